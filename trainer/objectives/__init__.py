@@ -1,0 +1,1 @@
+"""Loss terms; aggregate.py is the only file that divides a loss."""
