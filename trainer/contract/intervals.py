@@ -1,0 +1,188 @@
+"""Intervals as the comparison protocol demands: BCa over problems, t over seeds, crossings as intervals of k.
+
+numpy is imported inside the functions, so that importing the contract stays light. One resampling matrix serves every
+k and every arm on the same problems, which is what makes differences paired.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Literal
+
+from trainer.contract.passk import pass_at_k
+
+if TYPE_CHECKING:
+    import numpy as np
+
+RESAMPLES = 2000
+FEW_PROBLEMS = 100
+TOO_FEW_PROBLEMS = 30
+
+Note = Literal["", "few problems", "too few problems", "at the ceiling", "at the floor", "n too small"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over problems with its 95 % interval. ``lo``/``hi`` None: no interval may be shown, ``note`` says why."""
+
+    value: float
+    lo: float | None
+    hi: float | None
+    problems: int
+    note: Note = ""
+
+
+def resampling_weights(problems: int, *, seed: int = 0, resamples: int = RESAMPLES) -> Any:
+    """(resamples, problems) multinomial counts of a seeded bootstrap: share it between arms to pair them."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    draws = rng.integers(0, problems, size=(resamples, problems))
+    weights = np.zeros((resamples, problems))
+    np.add.at(weights, (np.arange(resamples)[:, None], draws), 1.0)
+    return weights
+
+
+def bca(values: Sequence[float] | np.ndarray, *, weights: Any = None, confidence: float = 0.95) -> Estimate:
+    """Mean with its bias-corrected and accelerated bootstrap interval over problems (Efron 1987).
+
+    ``values`` (P,) one per problem. Below 30 problems there is no interval, below 100 it is marked "few problems"; when
+    every resample gives the same mean the interval would be a false certainty, so there is none and the note says so.
+    """
+    import numpy as np
+
+    v = np.asarray(values, dtype=float)
+    count = len(v)
+    if count == 0:
+        return Estimate(math.nan, None, None, 0, "too few problems")
+    mean = float(v.mean())
+    if count < TOO_FEW_PROBLEMS:
+        return Estimate(mean, None, None, count, "too few problems")
+    if float(np.ptp(v)) == 0.0:
+        note: Note = "at the ceiling" if mean == 1.0 else "at the floor" if mean == 0.0 else "n too small"
+        return Estimate(mean, None, None, count, note)
+    w = resampling_weights(count) if weights is None else weights
+    boot = np.sort(w @ v / count)
+    lo, hi = _bca_quantiles(v, boot, mean, confidence)
+    return Estimate(mean, lo, hi, count, "few problems" if count < FEW_PROBLEMS else "")
+
+
+def _bca_quantiles(v: np.ndarray, boot: np.ndarray, mean: float, confidence: float) -> tuple[float, float]:
+    import numpy as np
+
+    normal = NormalDist()
+    below = (np.sum(boot < mean) + 0.5 * np.sum(boot == mean)) / len(boot)
+    z0 = normal.inv_cdf(min(max(float(below), 1e-6), 1 - 1e-6))
+    centred = v - v.mean()
+    spread = float(np.sum(centred**2))
+    accel = float(np.sum(centred**3)) / (6.0 * spread**1.5) if spread > 0 else 0.0
+    out = []
+    for tail in ((1 - confidence) / 2, (1 + confidence) / 2):
+        z = z0 + normal.inv_cdf(tail)
+        out.append(float(np.quantile(boot, normal.cdf(z0 + z / (1 - accel * z)))))
+    return out[0], out[1]
+
+
+def pass_at_k_values(counts: Sequence[tuple[int, int]], k: int) -> list[float]:
+    """Per-problem unbiased pass@k, in order."""
+    return [pass_at_k(n, c, k) for n, c in counts]
+
+
+def pass_at_k_interval(counts: Sequence[tuple[int, int]], k: int) -> Estimate:
+    """pass@k of one run with its interval over problems."""
+    return bca(pass_at_k_values(counts, k))
+
+
+def seed_interval(per_seed: Sequence[float], *, confidence: float = 0.95) -> tuple[float, float, float] | None:
+    """Mean and t interval (s − 1 degrees of freedom) over seeds; None for one seed: a single seed proves nothing."""
+    s = len(per_seed)
+    if s < 2:
+        return None
+    mean = math.fsum(per_seed) / s
+    deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in per_seed) / (s - 1))
+    half = t_quantile((1 + confidence) / 2, s - 1) * deviation / math.sqrt(s)
+    return mean, mean - half, mean + half
+
+
+def t_quantile(p: float, df: int) -> float:
+    """Quantile of Student's t, by bisection on its exact distribution for integer degrees of freedom."""
+    if not 0.5 <= p < 1:
+        raise ValueError(f"t_quantile takes p in [.5, 1), found {p}")
+    lo, hi = 0.0, 1e4
+    for _ in range(200):
+        mid = (lo + hi) / 2
+        lo, hi = (mid, hi) if _t_cdf(mid, df) < p else (lo, mid)
+    return (lo + hi) / 2
+
+
+def _t_cdf(t: float, df: int) -> float:
+    """P(T ≤ t) for t ≥ 0 by the finite trigonometric series (Abramowitz & Stegun 26.7.3–4)."""
+    theta = math.atan2(t, math.sqrt(df))
+    cos, sin = math.cos(theta), math.sin(theta)
+    if df % 2:
+        term, total = cos, cos if df > 1 else 0.0
+        for i in range(3, df - 1, 2):
+            term *= cos * cos * (i - 1) / i
+            total += term
+        area = 2 / math.pi * (theta + sin * total)
+    else:
+        term, total = 1.0, 1.0
+        for i in range(2, df - 1, 2):
+            term *= cos * cos * (i - 1) / i
+            total += term
+        area = sin * total
+    return 0.5 + area / 2
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where curve A goes from above to below curve B (or back): k with its interval, or not resolved."""
+
+    resolved: bool
+    k: float | None = None
+    lo: float | None = None
+    hi: float | None = None
+    a_above_before: bool = True
+
+
+def crossing(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]], ks: Sequence[int]) -> Crossing | None:
+    """The crossing of two pass@k curves over the same problems in the same order; None if the estimates never cross.
+
+    Bootstrap over problems, the same resamples for both. The k of a resample is interpolated on log₂ k. A crossing is
+    resolved when at least 95 % of the resamples cross in the same direction exactly once; its interval is the central
+    95 % of those k. Otherwise it is reported as not resolved.
+    """
+    import numpy as np
+
+    if len(a) != len(b):
+        raise ValueError(f"crossing needs the same problems in both curves, found {len(a)} and {len(b)}")
+    diff = np.array([[x - y for x, y in zip(pass_at_k_values(a, k), pass_at_k_values(b, k), strict=True)] for k in ks])
+    log_k = np.log2(np.asarray(ks, dtype=float))
+    point = _single_crossing(diff.mean(axis=1), log_k)
+    if point is None:
+        return None
+    k0, above = point
+    if len(a) < TOO_FEW_PROBLEMS:
+        return Crossing(False, a_above_before=above)
+    boot = diff @ resampling_weights(len(a)).T / len(a)
+    found = [_single_crossing(boot[:, i], log_k) for i in range(boot.shape[1])]
+    same = [f[0] for f in found if f is not None and f[1] == above]
+    if len(same) < 0.95 * boot.shape[1]:
+        return Crossing(False, a_above_before=above)
+    lo, hi = np.quantile(same, [0.025, 0.975])
+    return Crossing(True, float(2**k0), float(2**lo), float(2**hi), above)
+
+
+def _single_crossing(diff: np.ndarray, log_k: np.ndarray) -> tuple[float, bool] | None:
+    import numpy as np
+
+    nonzero = np.flatnonzero(diff)
+    flips = [(i, j) for i, j in zip(nonzero[:-1], nonzero[1:], strict=True) if diff[i] * diff[j] < 0]
+    if len(flips) != 1:
+        return None
+    i, j = flips[0]
+    share = diff[i] / (diff[i] - diff[j])
+    return float(log_k[i] + share * (log_k[j] - log_k[i])), bool(diff[i] > 0)
