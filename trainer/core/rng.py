@@ -56,7 +56,10 @@ def uniforms(keys: torch.Tensor, position: torch.Tensor | int) -> torch.Tensor:
     The splitmix64 output function (Steele, Lea and Flood, 2014) at counter ``position + 1``. Tensor products of int64
     wrap, as the function needs; torch's right shift is arithmetic, so the sign bits are masked off after it.
     """
-    z = keys + (position + 1) * signed(_GOLDEN)
+    if isinstance(position, int):
+        z = keys + signed(((position + 1) * _GOLDEN) & _MASK)
+    else:
+        z = keys + (position + 1) * signed(_GOLDEN)
     z = (z ^ ((z >> 30) & (_MASK >> 30))) * signed(_MIX_1)
     z = (z ^ ((z >> 27) & (_MASK >> 27))) * signed(_MIX_2)
     z = z ^ ((z >> 31) & (_MASK >> 31))

@@ -1,0 +1,1 @@
+"""Policies: loading and saving, scoring token sequences, identity of weights."""
