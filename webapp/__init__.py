@@ -1,0 +1,1 @@
+"""The web application: launches, follows and compares runs. Never imports torch."""

@@ -1,0 +1,1 @@
+"""What every page needs: the frame, number formats, navigation entries, health and error pages."""

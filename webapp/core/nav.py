@@ -1,0 +1,63 @@
+"""Navigation entries and the home page's bands, which the apps bring themselves.
+
+An app adds itself in its `apps.py`, without an edit anywhere else:
+
+    class RunsConfig(AppConfig):
+        name = "webapp.runs"
+        nav = [NavItem(label="Runs", route="runs:index", icon="list", key="g r", order=20)]
+        home_bands = [HomeBand(source="webapp.runs.bands:running", template="runs/_band_running.html", order=20)]
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from django.apps import apps
+from django.utils.module_loading import import_string
+
+# A band's source: (project, user) -> the template's context, or None when it has nothing to show.
+BandSource = Callable[[Any, Any], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NavItem:
+    """One entry. `route` is a URL name below a project. `key` is the shortcut that opens it. `capability` is the value of the
+    `webapp.teams.permissions.Capability` without which it is hidden. The slot `primary` is the button at the top right; there is one.
+    """
+
+    label: str
+    route: str
+    icon: str = ""
+    key: str = ""
+    order: int = 50
+    capability: str = "view"
+    slot: Literal["main", "primary"] = "main"
+
+    @property
+    def namespace(self) -> str:
+        return self.route.partition(":")[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HomeBand:
+    """One band of the home page: `source` ("module:function") gives the context of `template`."""
+
+    source: str
+    template: str
+    order: int = 50
+
+    def context(self, project: Any, user: Any) -> Mapping[str, Any] | None:
+        load: BandSource = import_string(self.source.replace(":", "."))
+        return load(project, user)
+
+
+def nav_items() -> list[NavItem]:
+    """The entries of all installed apps, in order."""
+    found = [item for config in apps.get_app_configs() for item in getattr(config, "nav", ())]
+    return sorted(found, key=lambda item: item.order)
+
+
+def home_bands() -> list[HomeBand]:
+    """The bands of all installed apps, in order."""
+    found = [band for config in apps.get_app_configs() for band in getattr(config, "home_bands", ())]
+    return sorted(found, key=lambda band: band.order)

@@ -1,0 +1,1 @@
+"""Projects, the frame of their pages, and the home page."""

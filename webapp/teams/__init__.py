@@ -1,0 +1,1 @@
+"""Teams, who is in them, and what each role may do."""
