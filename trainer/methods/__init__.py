@@ -1,0 +1,155 @@
+"""The methods and how a configuration is resolved against them. Import-light: no torch, no numpy.
+
+A method is one file in this package with a ``SPEC``; `all_methods` finds it by its name. Other packages add methods
+through the entry-point group ``unsqueeze.methods`` (each entry loads a `MethodSpec`), or a file listed in the environment
+variable ``UNSQUEEZE_METHOD_FILES``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import importlib.util
+import os
+import pkgutil
+from importlib.metadata import entry_points
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from trainer.contract.config import InvalidConfig, Problem, RlConfig, RunConfig, parse_config, problems_of
+from trainer.contract.presets import PRESETS, fill
+from trainer.core.errors import ConfigError
+from trainer.core.registry import SINGLE_SLOTS, MethodParams, MethodSpec
+from trainer.data.tasks import TASKS
+
+FILES_VARIABLE = "UNSQUEEZE_METHOD_FILES"
+
+
+@functools.cache
+def all_methods() -> dict[str, MethodSpec]:
+    """Every known method by slug, built-in ones first. Raises ConfigError when two share a slug."""
+    specs = [
+        importlib.import_module(f"{__name__}.{m.name}").SPEC
+        for m in pkgutil.iter_modules(__path__)
+        if not m.name.startswith("_")
+    ]
+    specs += [entry.load() for entry in entry_points(group="unsqueeze.methods")]
+    specs += [_spec_of_file(p) for p in os.environ.get(FILES_VARIABLE, "").split(os.pathsep) if p]
+    out: dict[str, MethodSpec] = {}
+    for spec in specs:
+        if spec.slug in out or spec.slug in PRESETS:
+            raise ConfigError(f"two methods are called {spec.slug!r}; rename one (slug of its SPEC)")
+        out[spec.slug] = spec
+    return out
+
+
+def _spec_of_file(path: str) -> MethodSpec:
+    module_spec = importlib.util.spec_from_file_location("unsqueeze_user_method", path)
+    if module_spec is None or module_spec.loader is None:
+        raise ConfigError(f"{FILES_VARIABLE}: {path!r} is no Python file")
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
+    spec = getattr(module, "SPEC", None)
+    if not isinstance(spec, MethodSpec):
+        raise ConfigError(f"{path}: expected a module with SPEC = MethodSpec(...), found {type(spec).__name__}")
+    return spec
+
+
+def params_of(choice: Any) -> MethodParams:
+    """The validated parameters of a method choice that `resolve` has accepted."""
+    return all_methods()[choice.slug].params(**choice.params)
+
+
+def resolve(document: Any) -> RunConfig:
+    """A launch document as a complete configuration: presets filled in, every parameter checked and spelled out.
+
+    Raises InvalidConfig with all problems found. Resolving a resolved document changes nothing.
+    """
+    if isinstance(document, dict) and document.get("kind") == "rl" and isinstance(document.get("algorithm", {}), dict):
+        section = document.get("algorithm", {})
+        if section.get("preset", "grpo") not in PRESETS:
+            raise InvalidConfig([_unknown("algorithm.preset", str(section["preset"]), list(PRESETS))])
+        document = {**document, "algorithm": fill(section)}
+    config = parse_config(document)
+    problems: list[Problem] = []
+    changes: dict[str, Any] = {}
+    task = TASKS.get(config.task.name)
+    if task is None:
+        problems.append(_unknown("task.name", config.task.name, list(TASKS)))
+    else:
+        params = _validated(task.Params, config.task.params, "task.params", problems)
+        if params is not None:
+            changes["task"] = config.task.model_copy(update={"params": params})
+    if isinstance(config, RlConfig):
+        changes["methods"] = _resolve_methods(config, problems)
+        problems += _rl_problems(config)
+    if config.evaluation.every and not config.evaluation.samples:
+        problems.append(Problem("evaluation.samples", "is needed when validations are scheduled"))
+    if problems:
+        raise InvalidConfig(problems)
+    return config.model_copy(update=changes)
+
+
+def _rl_problems(config: RlConfig) -> list[Problem]:
+    out = []
+    a = config.algorithm
+    if a.num_generations < 2:
+        out.append(Problem("algorithm.num_generations", "group advantages need at least 2 rollouts per prompt "
+                                                        f"(found {a.num_generations})"))
+    if a.prompts_per_iteration > config.task.problems:
+        out.append(Problem("algorithm.prompts_per_iteration", f"found {a.prompts_per_iteration}, but the training pool "
+                           f"has {config.task.problems} problems; lower it or raise task.problems"))
+    if a.minibatches > a.prompts_per_iteration:
+        out.append(Problem("algorithm.minibatches", f"found {a.minibatches} for {a.prompts_per_iteration} prompts; "
+                                                    "prompts are never split"))
+    return out
+
+
+def _resolve_methods(config: RlConfig, problems: list[Problem]) -> tuple[Any, ...]:
+    known = all_methods()
+    out, specs = [], []
+    for i, choice in enumerate(config.methods):
+        spec = known.get(choice.slug)
+        if spec is None:
+            problems.append(_unknown(f"methods.{i}.slug", choice.slug, list(known)))
+            continue
+        params = _validated(spec.params, choice.params, f"methods.{i}.params", problems)
+        specs.append(spec)
+        if spec.bases and config.algorithm.preset not in spec.bases:
+            text = f"{spec.title} runs over {', '.join(spec.bases)}; found {config.algorithm.preset}"
+            problems.append(Problem("algorithm.preset", text))
+        if params is not None:
+            out.append(choice.model_copy(update={"params": params}))
+    for i, spec in enumerate(specs):
+        for other in specs[:i]:
+            reason = conflict_between(spec, other)
+            if reason:
+                problems.append(Problem(f"methods.{i}", f"{spec.title} and {other.title}: {reason}"))
+    return tuple(out)
+
+
+def conflict_between(a: MethodSpec, b: MethodSpec) -> str | None:
+    """Why two methods cannot run together, or None."""
+    if a.slug == b.slug:
+        return "the same method twice"
+    declared = a.conflicts.get(b.slug) or b.conflicts.get(a.slug)
+    if declared:
+        return declared
+    shared = [s for s in SINGLE_SLOTS if a.parts.get(s) and b.parts.get(s)]
+    return f"both fill the single slot {shared[0]!r}" if shared else None
+
+
+def _validated(model: type[BaseModel], values: Any, path: str, problems: list[Problem]) -> dict[str, Any] | None:
+    try:
+        return model(**values).model_dump(mode="json")
+    except ValidationError as error:
+        problems.extend(problems_of(error, model, prefix=path))
+        return None
+
+
+def _unknown(path: str, found: str, known: list[str]) -> Problem:
+    near = difflib.get_close_matches(found, known, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+    return Problem(path, f"found {found!r}; {hint}")

@@ -1,0 +1,1 @@
+"""Transforms on rewarded groups: filter, replace, inject, deduplicate."""
