@@ -1,0 +1,1 @@
+"""Problems to train and evaluate on. Import-light: no torch, numpy or transformers."""
