@@ -12,10 +12,15 @@ Everything that a deployment may change is an environment variable:
     UNSQUEEZE_TIME_ZONE         time zone of absolute times                                UTC
     UNSQUEEZE_LOG_LEVEL         DEBUG, INFO, WARNING or ERROR                              INFO
     UNSQUEEZE_DEBUG             error pages with source code; never on a shared machine    no
+    UNSQUEEZE_FILES             folder of runs, checkpoints and rollouts, shared by hosts  ./data/files
+    UNSQUEEZE_TRAINER_COMMAND   what a worker starts, with blanks between its words        this Python, -m trainer
+    UNSQUEEZE_LEASE_SECONDS     a worker silent for longer has lost its run                60
+    UNSQUEEZE_STOP_GRACE        least seconds between asking a trainer to stop and killing 60
 
 The URLs and the key may also come from a file: UNSQUEEZE_SECRET_KEY_FILE=/run/secrets/key.
 """
 
+import sys
 from pathlib import Path
 
 from webapp.config import env
@@ -119,6 +124,7 @@ SESSION_COOKIE_NAME = "unsqueeze_session"
 CSRF_COOKIE_NAME = "unsqueeze_csrf"
 CSRF_FAILURE_VIEW = "webapp.core.views.csrf_failure"
 
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
@@ -169,6 +175,11 @@ CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "celerybeat-schedule")
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = TIME_ZONE
+
+FILES_DIR = Path(env.text("UNSQUEEZE_FILES", str(DATA_DIR / "files"))).resolve()
+TRAINER_COMMAND = env.text("UNSQUEEZE_TRAINER_COMMAND").split() or [sys.executable, "-m", "trainer"]
+LEASE_SECONDS = env.integer("UNSQUEEZE_LEASE_SECONDS", 60, minimum=5)
+STOP_GRACE_SECONDS = env.integer("UNSQUEEZE_STOP_GRACE", 60, minimum=1)
 
 LOG_LEVEL = env.choice("UNSQUEEZE_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"))
 LOGGING = {

@@ -2,11 +2,26 @@
 
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
+# Only our own modules, and only statements at the start of a line: packages' files carry import examples in comments.
+_IMPORTS = (
+    "js/*.js",
+    (
+        (
+            r"""(?m)^(?P<matched>(?P<what>(?:import|export)\s[^;"']*?\sfrom)\s*["'](?P<url>\./[^"']+)["'];)""",
+            """%(what)s "%(url)s";""",
+        ),
+        (
+            r"""(?m)^(?P<matched>import\s*["'](?P<url>\./[^"']+)["'];)""",
+            """import "%(url)s";""",
+        ),
+    ),
+)
+
 
 class StaticStorage(CompressedManifestStaticFilesStorage):
     """Compressed files with the content's hash in the name, so that browsers may keep them for ever.
 
-    Imports between our ES modules are rewritten to the hashed names as well.
+    `import ... from "./other.js"` between the modules in `static/js` is rewritten to the hashed name as well.
     """
 
-    support_js_module_import_aggregation = True
+    patterns = (CompressedManifestStaticFilesStorage.patterns[0], _IMPORTS)

@@ -61,7 +61,8 @@ class Frame:
         if access is None:
             return []
         match = self.request.resolver_match
-        here = match.namespace if match else ""
+        # Only a page below the project is inside an entry's part: the form for a new project is not "Home".
+        here = match.namespace if match and "project" in match.kwargs else ""
         return [
             Entry(
                 label=item.label,

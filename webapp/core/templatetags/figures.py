@@ -139,6 +139,33 @@ def icon(name: str, label: str = "") -> str:
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}"></use></svg>', source)
 
 
+# State -> (icon, tone): the shape tells as much as the colour.
+STATES = {
+    "queued": ("ring", ""),
+    "starting": ("clock", "accent"),
+    "running": ("play", "accent"),
+    "stopping": ("pause", "warn"),
+    "finished": ("check", "good"),
+    "cancelled": ("stop", ""),
+    "failed": ("cross", "bad"),
+    "lost": ("question", "warn"),
+}
+
+
+@register.simple_tag
+def state(name: str, label: str = "", detail: str = "") -> str:
+    """`{% state run.state run.get_state_display %}`: a pill with shape and word; `detail` shows on hover."""
+    shape, tone = STATES.get(name, ("ring", ""))
+    return format_html(
+        '<span class="state" data-state="{}" data-tone="{}" title="{}">{}{}</span>',
+        name,
+        tone,
+        detail,
+        icon(shape),
+        label or name.capitalize(),
+    )
+
+
 @register.simple_tag(takes_context=True)
 def query_with(context: dict[str, Any], **changes: Any) -> str:
     """The page's query string with some parameters changed; None or "" takes one away: `<a href="{% query_with page=2 %}">`."""
