@@ -1,0 +1,159 @@
+"""Supervised fine-tuning on a task's oracle solutions: how a base checkpoint is made. One iteration is one step."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+
+import torch
+
+from trainer.contract import events as ev
+from trainer.contract.config import SftConfig
+from trainer.core.context import Context
+from trainer.core.errors import ConfigError, NumericError, StopRequested
+from trainer.core.rng import python_rng
+from trainer.loop.evaluate import Evaluator, evaluate, evaluation_metrics
+from trainer.loop.forward import score_ids
+from trainer.loop.optim import learning_rate, set_rate
+from trainer.loop.train import Schedule
+from trainer.rollout.sampler import SamplingStopped
+
+Row = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def make_rows(config: SftConfig, ctx: Context) -> list[Row]:
+    """(prompt ids, completion ids) of the training split's demonstrations, the same for the same task seed."""
+    stream = ctx.task.demonstrations("train", python_rng(config.task.seed, "sft-rows"))
+    policy = ctx.policy
+    rows: list[Row] = []
+    for i, (prompt, completion) in enumerate(itertools.islice(stream, config.sft.rows)):
+        rows.append((policy.encode_prompt(prompt.messages), policy.encode_completion(completion)))
+        if i % 5000 == 4999:
+            if ctx.should_stop():
+                raise StopRequested("stopped while preparing rows")
+            ctx.emit(ev.Progress(iteration=ctx.state.counters.iteration, total_iterations=config.budget.iterations,
+                                 stage="preparing rows", done=i + 1, total=config.sft.rows))
+    longest = max(len(p) + len(c) for p, c in rows)
+    limit = policy.max_positions
+    if limit is not None and longest > limit:
+        raise ConfigError(f"the longest row has {longest} tokens, the model takes {limit}; raise "
+                          "policy.architecture.max_positions or narrow the task")
+    return rows
+
+
+class EpochOrder:
+    """Which rows step t sees: consecutive pieces of one shuffled epoch after another, from the seed alone."""
+
+    def __init__(self, rows: int, batch: int, seed: int) -> None:
+        self.rows, self.batch, self.seed = rows, batch, seed
+        self._epoch = -1
+        self._order: list[int] = []
+
+    def at(self, step: int) -> list[int]:
+        """Row indices of step ``step`` (from 0)."""
+        first = step * self.batch
+        return [self._row(i) for i in range(first, first + self.batch)]
+
+    def _row(self, position: int) -> int:
+        epoch, place = divmod(position, self.rows)
+        if epoch != self._epoch:
+            self._order = list(range(self.rows))
+            python_rng(self.seed, "sft-epoch", epoch).shuffle(self._order)
+            self._epoch = epoch
+        return self._order[place]
+
+
+def train_sft(config: SftConfig, ctx: Context, schedule: Schedule) -> None:
+    """Runs to the budget; stops, evaluates and saves as the RL loop does."""
+    rows = make_rows(config, ctx)
+    order = EpochOrder(len(rows), config.sft.batch_size, config.seed)
+    counters = ctx.state.counters
+    announced: set[str] = set()
+    if counters.iteration == 0:
+        ctx.state.phase.name = "sft"
+        ctx.emit(ev.Phase(axes=ctx.state.axes(iteration=1), name="sft", title="Fine-tuning"))
+    while True:
+        _evaluate_if_due(config, ctx, schedule, announced)
+        if _finished(config, ctx):
+            break
+        if ctx.should_stop():
+            schedule.save(False)
+            raise StopRequested(f"stopped after step {counters.iteration}")
+        began = time.monotonic()
+        _step(config, ctx, [rows[i] for i in order.at(counters.iteration)])
+        counters.iteration += 1
+        counters.device_seconds += time.monotonic() - began
+        if counters.iteration % config.sft.log_every == 0 or _finished(config, ctx):
+            ctx.emit.scalars(ctx.state.axes(), ctx.collect())
+            eta = counters.device_seconds / counters.iteration * (config.budget.iterations - counters.iteration)
+            ctx.emit(ev.Progress(iteration=counters.iteration, total_iterations=config.budget.iterations,
+                                 stage="fine-tuning", eta_seconds=eta))
+        if config.checkpoints.every and counters.iteration % config.checkpoints.every == 0 and not _finished(config, ctx):
+            _evaluate_if_due(config, ctx, schedule, announced)
+            schedule.save(False)
+    schedule.save(True)
+
+
+def _finished(config: SftConfig, ctx: Context) -> bool:
+    limit = config.budget.device_seconds
+    counters = ctx.state.counters
+    return counters.iteration >= config.budget.iterations or (limit is not None and counters.device_seconds >= limit)
+
+
+def _step(config: SftConfig, ctx: Context, rows: list[Row]) -> None:
+    entry = ctx.state.policies["policy"]
+    assert entry.optimizer is not None
+    model = entry.policy.model
+    rate = learning_rate(config.optimizer, ctx.state.counters.optimizer_step, config.budget.iterations)
+    set_rate(entry.optimizer, rate)
+    entry.optimizer.zero_grad(set_to_none=True)
+    model.train()
+    scores, mask = score_ids(entry.policy, [p for p, _ in rows], [c for _, c in rows], 1.0)
+    tokens = mask.sum()
+    loss = -(scores.logprobs_NT * mask).sum() / tokens
+    loss.backward()
+    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), config.optimizer.max_grad_norm))
+    value = float(loss.detach())
+    if not (math.isfinite(value) and math.isfinite(norm)):
+        ctx.emit.scalars(ctx.state.axes(iteration=ctx.iteration), {"loss": value, "grad_norm": norm})
+        raise NumericError(f"step {ctx.iteration}: loss {value}, gradient norm {norm}; lower optimizer.learning_rate "
+                           f"(now {config.optimizer.learning_rate})")
+    entry.optimizer.step()
+    model.eval()
+    ctx.sampler.refresh()
+    c = ctx.state.counters
+    c.optimizer_step += 1
+    c.policy_version += 1
+    c.prompts += len(rows)
+    c.trained_tokens += int(tokens)
+    ctx.tally("loss", value, 1.0)
+    ctx.tally("grad_norm", norm, 1.0)
+    ctx.tally("entropy", float((scores.entropy_NT.detach() * mask).sum()), float(tokens))
+    ctx.metrics["learning_rate"] = rate
+
+
+def _evaluate_if_due(config: SftConfig, ctx: Context, schedule: Schedule, announced: set[str]) -> None:
+    iteration = ctx.state.counters.iteration
+    if ctx.state.evaluated >= iteration:
+        return
+    last = _finished(config, ctx)
+    every = config.evaluation.every
+    due: list[Evaluator | None] = []
+    if last or (iteration and every and iteration % every == 0):
+        due.append(schedule.validation)
+    if last:
+        due.append(schedule.test)
+    try:
+        for evaluator in due:
+            if evaluator is None:
+                continue
+            event = evaluate(evaluator, ctx, cache=schedule.cache, announced=evaluator.set.id in announced)
+            announced.add(evaluator.set.id)
+            ctx.emit(event)
+            if evaluator.name == "validation":
+                ctx.emit.scalars(ctx.state.axes(), evaluation_metrics(event, ctx))
+    except SamplingStopped:
+        schedule.save(False)
+        raise StopRequested(f"stopped in an evaluation; saved step {iteration}") from None
+    ctx.state.evaluated = iteration
