@@ -1,0 +1,215 @@
+"""Reads of evaluations, for one run: what the charts and the verdict line are made of."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+
+from trainer.contract.intervals import Estimate
+from webapp.evals import curves
+from webapp.evals.models import Evaluation
+from webapp.runs.models import Run
+
+STEP = 4  # of the ks that are drawn over iterations: 1, 4, 16, ...
+
+
+def evaluations_of(run: Run, name: str | None = None) -> list[Evaluation]:
+    """Evaluations that still count, by iteration, without the answers; of an iteration the newest attempt's."""
+    rows = Evaluation.objects.filter(run=run, retired=False).select_related("set").defer("answers")
+    if name is not None:
+        rows = rows.filter(name=name)
+    newest = {
+        (e.name, e.policy, e.set_id, e.iteration): e  # type: ignore[attr-defined]
+        for e in rows.order_by("iteration", "attempt", "pk")
+    }
+    return list(newest.values())
+
+
+def names_of(run: Run) -> list[str]:
+    """Names of the run's evaluations."""
+    return list(
+        Evaluation.objects.filter(run=run, retired=False).order_by("name").values_list("name", flat=True).distinct()
+    )
+
+
+def evaluations_on(set_ids: list[int], runs: QuerySet[Run] | list[Run]) -> QuerySet[Evaluation]:
+    """Evaluations of these runs on these sets (primary keys of `EvaluationSet`), for comparisons."""
+    rows = Evaluation.objects.filter(set__in=set_ids, run__in=runs, retired=False)
+    return rows.select_related("set", "run").defer("answers").order_by("run", "iteration", "attempt", "pk")
+
+
+def latest(run: Run, name: str) -> Evaluation | None:
+    """The newest evaluation of that name."""
+    found = evaluations_of(run, name)
+    return found[-1] if found else None
+
+
+def start_of(run: Run, now: Evaluation) -> Evaluation | None:
+    """The evaluation of the run's start on the same set as `now`, or None.
+
+    It is the run's own at iteration 0. A final evaluation has none, because the test split is touched once: then
+    another run's evaluation of the very weights that this run started from serves, on the same set in the same
+    project.
+    """
+    on_set = Evaluation.objects.filter(set=now.set, retired=False).select_related("set").defer("answers")
+    own = on_set.filter(run=run, iteration=0, policy=now.policy).exclude(pk=now.pk).order_by("-attempt").first()
+    if own is not None:
+        return own
+    first = (
+        Evaluation.objects.filter(run=run, retired=False, iteration=0).values_list("weights_hash", flat=True).first()
+    )
+    if first is None:
+        return None
+    return on_set.filter(weights_hash=first).exclude(pk=now.pk).order_by("pk").first()
+
+
+def ks_over_iterations(samples: int) -> list[int]:
+    """1, 4, 16, ... up to n."""
+    ks = []
+    k = 1
+    while k <= samples:
+        ks.append(k)
+        k *= STEP
+    return ks
+
+
+@dataclass(frozen=True)
+class Progress:
+    """pass@k over iterations for each of `ks`; `estimates[i][j]` belongs to `ks[i]` and `iterations[j]`."""
+
+    set_id: int
+    iterations: list[int]
+    ks: list[int]
+    estimates: list[list[Estimate | None]]
+    chance: list[float] | None
+
+
+def passk_over_iterations(run: Run, name: str = "validation") -> Progress | None:
+    """pass@k with intervals over the run, on the set of its newest evaluation; None without evaluations.
+
+    Evaluations on another set (the settings were edited) are left out: they are not comparable.
+    """
+    found = evaluations_of(run, name)
+    if not found:
+        return None
+    same = [e for e in found if e.set_id == found[-1].set_id and e.policy == found[-1].policy]  # type: ignore[attr-defined]
+    ks = ks_over_iterations(min(e.samples for e in same))
+    return Progress(
+        set_id=found[-1].set_id,  # type: ignore[attr-defined]
+        iterations=[e.iteration for e in same],
+        ks=ks,
+        estimates=[[curves.pass_at(e, k) for e in same] for k in ks],
+        chance=curves.chance_curve(found[-1].set, ks),
+    )
+
+
+def effective_over_iterations(run: Run, name: str = "validation") -> list[tuple[int, curves.Effective]]:
+    """(iteration, effective numbers against the start) for each evaluation after the start that shares solved
+    problems with it.
+    """
+    found = evaluations_of(run, name)
+    if not found:
+        return []
+    start = start_of(run, found[-1])
+    if start is None:
+        return []
+    out = []
+    for evaluation in found:
+        if evaluation.set_id != start.set_id or evaluation.pk == start.pk:  # type: ignore[attr-defined]
+            continue
+        numbers = curves.effective(evaluation, start)
+        if numbers is not None:
+            out.append((evaluation.iteration, numbers))
+    return out
+
+
+def problem_rows(evaluation: Evaluation, start: Evaluation | None = None) -> list[dict[str, Any]]:
+    """The set's problems with what happened to them: uid, text, answer, chance, n, c, truncated, answers, start_c,
+    start_n.
+    """
+    known = {problem["uid"]: problem for problem in evaluation.set.problems}
+    rows = []
+    for position, uid in enumerate(evaluation.counts["uid"]):
+        problem = known.get(uid, {})
+        before = start.by_uid.get(uid) if start else None
+        rows.append(
+            {
+                "uid": uid,
+                "text": problem.get("text", ""),
+                "answer": problem.get("answer"),
+                "chance": problem.get("chance"),
+                "n": evaluation.counts["n"][position],
+                "c": evaluation.counts["c"][position],
+                "truncated": evaluation.counts["truncated"][position],
+                "answers": evaluation.answers[position],
+                "start_n": before["n"] if before else None,
+                "start_c": before["c"] if before else None,
+            }
+        )
+    return rows
+
+
+# JSON for the charts
+
+
+def estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
+    """value, lo, hi, problems, note; a value that is not finite is null with its name in `nonfinite`."""
+    if estimate is None:
+        return None
+    value = estimate.value
+    out: dict[str, Any] = {"lo": estimate.lo, "hi": estimate.hi, "problems": estimate.problems, "note": estimate.note}
+    if math.isfinite(value):
+        return {"value": value, **out}
+    return {"value": None, "nonfinite": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf", **out}
+
+
+def curve_json(evaluation: Evaluation) -> dict[str, Any]:
+    """One pass@k curve: identity, ks, estimates, chance."""
+    found = curves.curve(evaluation)
+    return {
+        "id": evaluation.pk,
+        "run": evaluation.run_id,  # type: ignore[attr-defined]
+        "name": evaluation.name,
+        "iteration": evaluation.iteration,
+        "set": evaluation.set.uid,
+        "task": evaluation.set.task,
+        "split": evaluation.set.split,
+        "temperature": evaluation.set.sampler.get("temperature"),
+        "n": evaluation.samples,
+        "problems": len(evaluation.counts["uid"]),
+        "weights_hash": evaluation.weights_hash,
+        "token_entropy": evaluation.token_entropy,
+        "mean_length": evaluation.mean_length,
+        "truncated": evaluation.truncated_share,
+        "ks": found.ks,
+        "estimates": [estimate_json(e) for e in found.estimates],
+        "chance": found.chance,
+    }
+
+
+def progress_json(run: Run, name: str = "validation") -> dict[str, Any] | None:
+    """pass@k over iterations."""
+    found = passk_over_iterations(run, name)
+    if found is None:
+        return None
+    return {
+        "iterations": found.iterations,
+        "ks": found.ks,
+        "series": [[estimate_json(e) for e in row] for row in found.estimates],
+        "chance": found.chance,
+    }
+
+
+def effective_json(run: Run, name: str = "validation") -> list[dict[str, Any]]:
+    """Effective number of correct trajectories over iterations, with the start's on the same problems."""
+    return [
+        {
+            "iteration": iteration,
+            "now": estimate_json(numbers.now),
+            "start": estimate_json(numbers.start),
+            "problems": numbers.problems,
+            "falls": numbers.falls,
+        }
+        for iteration, numbers in effective_over_iterations(run, name)
+    ]

@@ -1,0 +1,1 @@
+"""Metric series: points without ORM objects, axes, and their reduction for charts."""
