@@ -139,6 +139,7 @@ def test_value_is_exact_and_none_iff_an_intermediate_is_not_an_integer(tree: Tre
         ("24/(4*2)", "24/2/4"),
         ("7+(3-3)*5", "7-(3-3)*5"),
         ("7-(5-2-3)*4", "7+(3+2-5)*4"),
+        ("(3-3)*(2-5)", "(3-3)*(5-2)"),
     ],
 )
 def test_same_solution_has_the_same_canonical_form(one: str, other: str) -> None:
@@ -294,3 +295,9 @@ def test_solutions_are_exactly_the_canonical_forms_of_the_direct_enumeration(
         found = [form.text for form in known.solutions(value)]
         assert found == sorted(forms)
     assert known.solutions(max(direct) + 1) == ()
+
+
+def test_zero_over_a_sum_is_among_the_solutions() -> None:
+    tree = parse("9+(2-2)/(4+8)", 5)
+    assert tree is not None
+    assert canonical(tree) in [form.text for form in NumberSet((2, 2, 4, 8, 9), "+-/").solutions(9)]
