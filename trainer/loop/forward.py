@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 import torch
 
-from trainer.core.slots import Scores
 from trainer.core.types import Batch
 from trainer.policy.load import Policy
-from trainer.policy.scoring import score
+from trainer.policy.scoring import Scores, score
 
 
-def score_batch(policy: Policy, batch: Batch, temperature: float) -> Scores:
-    """Scores (N, T) of a batch's ids at the sampling temperature, with gradient where it is enabled."""
-    return Scores(*score(policy.model, batch.prefix_ids_NP, batch.prefix_len_N, batch.ids_NT, batch.length_N,
-                         temperature=temperature))
+def score_batch(policy: Policy, batch: Batch, temperature: float, *, entropy_grad: bool = False) -> Scores:
+    """Scores (N, T) of a batch's ids at the sampling temperature; log-probs carry gradient where it is enabled."""
+    return score(policy.model, batch.prefix_ids_NP, batch.prefix_len_N, batch.ids_NT, batch.length_N,
+                 temperature=temperature, entropy_grad=entropy_grad)
 
 
 def score_ids(policy: Policy, prefixes: Sequence[Sequence[int]], completions: Sequence[Sequence[int]],
@@ -24,7 +23,7 @@ def score_ids(policy: Policy, prefixes: Sequence[Sequence[int]], completions: Se
     prefix, prefix_len = _padded(prefixes, policy.pad_id)
     ids, length = _padded(completions, policy.pad_id)
     mask = (torch.arange(ids.shape[1])[None, :] < length[:, None]).float()
-    return Scores(*score(policy.model, prefix, prefix_len, ids, length, temperature=temperature)), mask
+    return score(policy.model, prefix, prefix_len, ids, length, temperature=temperature), mask
 
 
 def _padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:

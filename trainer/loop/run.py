@@ -113,7 +113,7 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
     needs_pool = isinstance(config, RlConfig)
     pool = problems(task, "train", config.task.problems, seed=config.task.seed) if needs_pool else []
     ctx = Context(config=config, task=task, pool=pool, state=state,
-                  sampler=TorchSampler(state.policies["policy"].policy), emit=emit, should_stop=stop)
+                  sampler=TorchSampler(state.policies["policy"].policy.model), emit=emit, should_stop=stop)
     e = config.evaluation
     cache = attempt.files / "evaluations"
     test = Evaluator.make("test", task, config) if e.final_problems else None

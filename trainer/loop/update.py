@@ -95,7 +95,8 @@ def _backward(mini: Batch, objectives: Sequence[Objective], counts: Denominators
     total = 0.0
     for rows in microbatches(mini, config.algorithm.microbatch_tokens):
         micro = rows_of(mini, rows)
-        scores = score_batch(ctx.policy, micro, config.sampling.temperature)
+        scores = score_batch(ctx.policy, micro, config.sampling.temperature,
+                             entropy_grad=config.algorithm.entropy_coef > 0)
         terms = [t for o in objectives for t in o.terms(micro, scores, ctx)]
         loss = torch.stack([reduce_term(t, micro.mask_NT, counts) for t in terms]).sum()
         loss.backward()
