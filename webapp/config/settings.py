@@ -127,6 +127,7 @@ CSRF_FAILURE_VIEW = "webapp.core.views.csrf_failure"
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
+STATIC_ROOT.mkdir(exist_ok=True)
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
@@ -173,6 +174,10 @@ CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "celerybeat-schedule")
+CELERY_BEAT_SCHEDULE = {
+    "reap": {"task": "launch.reap", "schedule": 15.0, "options": {"expires": 15}},
+    "send-again": {"task": "launch.send_again", "schedule": 15.0, "options": {"expires": 15}},
+}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = TIME_ZONE
 

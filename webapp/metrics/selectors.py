@@ -76,6 +76,18 @@ def latest_values(runs: Iterable[Run], keys: Sequence[str]) -> dict[str, dict[st
     return found
 
 
+def largest(run_id: str, key: str) -> float | None:
+    """The largest value that a run ever logged under a key, None when it logged none."""
+    sql = (
+        "SELECT MAX(value) FROM metrics_point "
+        "WHERE series_id IN (SELECT id FROM metrics_series WHERE run_id = %s AND key = %s)"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [run_id, key])
+        row = cursor.fetchone()
+    return row[0] if row else None
+
+
 def visible_sql(visible: Mapping[int, int | None]) -> tuple[str, list[int]]:
     """An SQL condition (with its parameters) that leaves out what later attempts repeated."""
     if all(until is None for until in visible.values()):

@@ -137,7 +137,7 @@ class Attempt(models.Model):
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED)
     superseded = models.BooleanField(default=False)
-    kept_until = models.PositiveIntegerField(null=True, blank=True)
+    kept_until = models.IntegerField(null=True, blank=True, help_text="-1 hides all of it.")
 
     claim = models.CharField(max_length=32, blank=True)
     worker = models.CharField(max_length=120, blank=True)

@@ -89,6 +89,12 @@ def events_of(run: Run, kind: str, *, key: str | None = None, iteration: int | N
     return rows.order_by("pk")
 
 
+def last_state(run_id: str, attempt: int) -> tuple[str, str]:
+    """The attempt's own last word: state and message, empty when it said nothing."""
+    row = EventRow.objects.filter(run_id=run_id, attempt=attempt, kind="state").order_by("-pk").first()
+    return (str(row.payload.get("state", "")), str(row.payload.get("message", ""))) if row else ("", "")
+
+
 def event_keys(run: Run) -> dict[str, list[str]]:
     """Keys by kind of the histograms, heat maps, scatters, tables and texts that the run has."""
     found: dict[str, list[str]] = {}

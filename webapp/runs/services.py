@@ -178,7 +178,7 @@ def _held(held: Claim) -> Any:
 def hold(held: Claim) -> tuple[Run, Attempt]:
     """The run, locked, and its attempt, for a write of the claim's holder. Raises ClaimLost: the fence."""
     run = lock(held.run_id)
-    attempt = _held(held).first()
+    attempt = _held(held).select_for_update().first()
     if attempt is None or run.attempt_number != attempt.number:
         raise ClaimLost(f"attempt {held.number} of run {held.run_id} is no longer this worker's")
     return run, attempt

@@ -78,7 +78,7 @@ class Migration(migrations.Migration):
                 ('number', models.PositiveIntegerField()),
                 ('state', models.CharField(choices=[('queued', 'Queued'), ('starting', 'Starting'), ('running', 'Running'), ('stopping', 'Stopping'), ('finished', 'Finished'), ('failed', 'Failed'), ('cancelled', 'Cancelled'), ('stopped', 'Stopped'), ('lost', 'Lost')], default='queued', max_length=10)),
                 ('superseded', models.BooleanField(default=False)),
-                ('kept_until', models.PositiveIntegerField(blank=True, null=True)),
+                ('kept_until', models.IntegerField(blank=True, help_text='-1 hides all of it.', null=True)),
                 ('claim', models.CharField(blank=True, max_length=32)),
                 ('worker', models.CharField(blank=True, max_length=120)),
                 ('pid', models.PositiveIntegerField(blank=True, null=True)),
