@@ -15,7 +15,7 @@ from typing import Any, Literal
 from django.apps import apps
 from django.utils.module_loading import import_string
 
-# A band's source: (project, user) -> the template's context, or None when it has nothing to show.
+# A band's source: (project, user) -> what the template shows, or None when there is nothing.
 BandSource = Callable[[Any, Any], Mapping[str, Any] | None]
 
 
@@ -40,7 +40,7 @@ class NavItem:
 
 @dataclass(frozen=True, kw_only=True)
 class HomeBand:
-    """One band of the home page: `source` ("module:function") gives the context of `template`."""
+    """One band of the home page. `source` ("module:function") gives a mapping, which `template` sees as `band`."""
 
     source: str
     template: str

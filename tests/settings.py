@@ -1,0 +1,12 @@
+"""The application's settings with a data folder of its own, fast password hashing and no collected static files."""
+
+import os
+import tempfile
+
+os.environ["UNSQUEEZE_DATA"] = tempfile.mkdtemp(prefix="unsqueeze-tests-")
+
+from webapp.config.settings import *  # noqa: E402, F403
+from webapp.config.settings import STORAGES  # noqa: E402
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+STORAGES = {**STORAGES, "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}

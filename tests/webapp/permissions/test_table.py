@@ -1,0 +1,63 @@
+"""Every route of the application for every member of the cast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+
+from tests.conftest import EVERYONE, Cast
+from tests.webapp.permissions.table import TABLE, Row
+
+
+def _routes(patterns: list[URLPattern | URLResolver], namespaces: tuple[str, ...] = ()) -> Iterator[str]:
+    for pattern in patterns:
+        if isinstance(pattern, URLResolver):
+            inner = (*namespaces, pattern.namespace) if pattern.namespace else namespaces
+            yield from _routes(pattern.url_patterns, inner)
+        else:
+            yield ":".join((*namespaces, pattern.name or f"(no name) {pattern.pattern}"))
+
+
+def test_every_route_has_a_row() -> None:
+    missing = sorted(set(_routes(get_resolver().url_patterns)) - {row.route for row in TABLE})
+    assert not missing, f"add rows for {missing} to tests/webapp/permissions/table.py"
+
+
+def test_every_row_has_a_route() -> None:
+    stale = sorted({row.route for row in TABLE} - set(_routes(get_resolver().url_patterns)))
+    assert not stale, f"these routes are gone: {stale}"
+
+
+@pytest.mark.parametrize("who", EVERYONE)
+@pytest.mark.parametrize("row", TABLE, ids=str)
+def test_status(row: Row, who: str, cast: Cast, client_of: Callable[[str], Client]) -> None:
+    url = reverse(row.route, args=row.args(cast))
+    response = getattr(client_of(who), row.method)(url, row.data)
+    assert response.status_code == row.column.statuses[who], f"{row} as {who}"
+    if who == "anonymous" and response.status_code == 302:
+        assert response["Location"].startswith(reverse("accounts:sign-in"))
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE if row.args.__name__ == "in_project"], ids=str)
+def test_an_address_that_mixes_two_teams_is_not_found(row: Row, cast: Cast, client_of: Callable[[str], Client]) -> None:
+    url = reverse(row.route, args=(cast.other_team.slug, cast.project.slug))
+    assert getattr(client_of("owner"), row.method)(url, row.data).status_code == 404
+
+
+def test_outsiders_see_the_same_page_for_what_exists_and_what_does_not(
+    cast: Cast, client_of: Callable[[str], Client]
+) -> None:
+    there = client_of("outsider").get(reverse("projects:home", args=cast.project.url_args))
+    nowhere = client_of("outsider").get(reverse("projects:home", args=("nobody", "nothing")))
+    assert (there.status_code, there.content) == (nowhere.status_code, nowhere.content)
+
+
+def test_the_page_for_too_low_a_role_names_the_one_that_is_needed(
+    cast: Cast, client_of: Callable[[str], Client]
+) -> None:
+    response = client_of("viewer").get(reverse("projects:new", args=[cast.team.slug]))
+    assert response.status_code == 403
+    assert "You are a viewer of this team; this needs the role admin." in response.content.decode()
