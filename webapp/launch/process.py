@@ -36,7 +36,7 @@ def start_trainer(run: Run, held: Claim, *, root: Path) -> tuple[subprocess.Pope
     read_end, write_end = os.pipe()
     ours = os.fdopen(write_end, "wb", buffering=0)
     what = ["run", str(config), "--out", str(folder)] if held.number == 1 else ["resume", str(folder)]
-    where = ["--attempt", str(held.number), "--files", str(root), "--parent-fd", str(read_end)]
+    where = ["--attempt", str(held.number), "--files", str(root), "--parent-fd", str(read_end), "--quiet"]
     try:
         with (attempt / "log.txt").open("ab") as log:
             process = subprocess.Popen(

@@ -20,6 +20,10 @@ from webapp.runs.models import Attempt, EventRow, Run, Transition
 from webapp.runs.states import ACTIVE, OVER, TRANSITIONS, BadTransition, RunState
 
 
+# JSON that may be empty, which a form field may not.
+NOT_FROM_PEOPLE = ("config", "methods", "tags", "versions")
+
+
 class ClaimLost(Exception):
     """Another claim, a newer attempt or the reaper has taken the run; this supervisor must stop and write nothing
     more.
@@ -82,7 +86,7 @@ def create_run(
         notes=notes,
         live_seq=1,
     )
-    run.full_clean(exclude=["methods", "tags"])
+    run.full_clean(exclude=NOT_FROM_PEOPLE)
     run.save(force_insert=True)
     Attempt.objects.create(run=run, number=1)
     _note(run, source="", target=RunState.QUEUED, actor=user, reason="Launched.")
@@ -328,7 +332,7 @@ def describe(*, run: Run, name: str | None = None, notes: str | None = None, tag
         run.notes = notes
     if tags is not None:
         run.tags = sorted({tag.strip() for tag in tags if tag.strip()})
-    run.full_clean(exclude=["methods", "tags", "versions", "config"])
+    run.full_clean(exclude=NOT_FROM_PEOPLE)
     run.live_seq += 1
     run.save()
     return run
