@@ -1,0 +1,379 @@
+// A spec (see charts.js) as Plotly traces and layout, for the current theme and a given size. Only scatter and bar traces.
+
+import { color, series as seriesStyle } from "../colors.js";
+import { figure, nonfiniteText, place, plain } from "./format.js";
+
+const FONT = 11;
+const LABELS_FROM = 440; // narrower plots have a legend instead of labels at the lines' ends
+const MOST_LABELS = 5;
+const MOST_MARKS = 60;
+const SIDE = { left: 48, right: 14, top: 8, bottom: 34, legend: 22 };
+const SYMBOL = { nan: "x", inf: "triangle-up", "-inf": "triangle-down" };
+
+// size: {width, height, zoom: null | {x: [a, b], y: [a, b]}} -> {data, layout}
+export function figureOf(spec, size) {
+  const styles = (spec.series ?? []).map((one) => styleOf(one));
+  const lines = spec.kind === "lines" || spec.kind === "passk";
+  const labelled = lines && size.width >= LABELS_FROM && styles.length > 1 && styles.length <= MOST_LABELS;
+  const legend = !labelled && styles.length > 1;
+  const data = [];
+  if (lines) {
+    const extent = xExtent(spec);
+    data.push(...bandTraces(spec, extent), ...intervalTraces(spec, styles), ...lineTraces(spec, styles), ...edgeTraces(spec, styles));
+  } else if (spec.kind === "bars") data.push(...barTraces(spec, styles));
+  else if (spec.kind === "scatter") data.push(...scatterTraces(spec, styles));
+  else if (spec.kind === "heatmap") data.push(...heatTraces(spec));
+  const yRange = size.zoom?.y ?? rangeOfY(spec);
+  const ends = labelled ? endLabels(spec, styles, yRange, size.height - SIDE.top - SIDE.bottom) : [];
+  const right = ends.length ? SIDE.right + 7 * Math.min(22, Math.max(...ends.map((one) => one.text.length))) : SIDE.right;
+  const layout = {
+    width: size.width,
+    height: size.height,
+    margin: { l: SIDE.left, r: right, t: SIDE.top + (legend ? SIDE.legend : 0), b: SIDE.bottom, pad: 0 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: FONT, color: color("--text-2") },
+    hovermode: spec.kind === "scatter" || spec.kind === "heatmap" ? "closest" : "x unified",
+    hoverlabel: {
+      bgcolor: color("--surface"), bordercolor: color("--line-strong"), font: { color: color("--text"), size: 12 }, align: "left", namelength: 40,
+    },
+    dragmode: "zoom",
+    showlegend: legend,
+    legend: {
+      orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", font: { size: FONT, color: color("--text-2") },
+      bgcolor: "rgba(0,0,0,0)", itemclick: "toggle", itemdoubleclick: "toggleothers",
+    },
+    xaxis: xAxis(spec, size),
+    yaxis: yAxis(spec, yRange),
+    // For what hangs at the edge of the plot whatever the values are: phases, and marks for NaN and infinities.
+    yaxis2: { overlaying: "y", range: [0, 1], fixedrange: true, visible: false },
+    annotations: ends.map((one) => ({
+      xref: "paper", x: 1, xanchor: "left", yref: "paper", y: one.at, yanchor: "middle", xshift: 4,
+      text: plain(one.text), showarrow: false, font: { size: FONT, color: one.color },
+    })),
+    shapes: markShapes(spec),
+    barmode: spec.kind === "heatmap" ? "overlay" : "group",
+    bargap: 0.06,
+    uirevision: "kept",
+    transition: { duration: 0 },
+  };
+  return { data, layout };
+}
+
+function styleOf(one) {
+  if (one.slot === "base") return { color: color("--series-base"), dash: "dash", width: one.width ?? 1.5 };
+  if (one.slot === "chance") return { color: color("--series-chance"), dash: "dot", width: one.width ?? 1.5 };
+  const style = seriesStyle(Number(one.slot ?? 0));
+  return { color: style.color, dash: one.dash ?? style.dash, width: one.width ?? 1.75 };
+}
+
+function faded(rgb, alpha) {
+  const numbers = rgb.match(/[\d.]+/g).map(Number);
+  // color(srgb r g b) counts from 0 to 1.
+  const parts = rgb.startsWith("color(") ? numbers.slice(0, 3).map((n) => Math.round(n * 255)) : numbers.slice(0, 3);
+  return `rgba(${parts.join(",")},${alpha})`;
+}
+
+// --- lines ---
+
+function lineTraces(spec, styles) {
+  return spec.series.map((one, i) => {
+    const few = one.markers ?? (one.x.length <= 1 || sparse(one));
+    return {
+      type: "scatter",
+      mode: few ? "lines+markers" : "lines",
+      name: plain(one.name),
+      x: one.x,
+      y: one.y,
+      connectgaps: false,
+      line: { color: styles[i].color, dash: styles[i].dash, width: styles[i].width, shape: "linear" },
+      marker: { color: styles[i].color, size: 5, symbol: one.hollow ? "circle-open" : "circle" },
+      customdata: hoverTexts(one),
+      hovertemplate: "%{customdata}",
+    };
+  });
+}
+
+function sparse(one) {
+  return one.x.length <= 40;
+}
+
+function hoverTexts(one) {
+  return one.y.map((value, i) => {
+    let text = figure(value);
+    if (one.lo && one.lo[i] !== null && one.hi[i] !== null) text += ` [${figure(one.lo[i])}, ${figure(one.hi[i])}]`;
+    else if (one.lo && one.lo[i] !== null && one.lo[i] !== undefined) text += ` [${figure(one.lo[i])}, —]`;
+    if (one.notes?.[i]) text += ` · ${one.notes[i]}`;
+    return plain(text);
+  });
+}
+
+// An interval is one polygon for each stretch without a gap.
+function intervalTraces(spec, styles) {
+  const out = [];
+  spec.series.forEach((one, i) => {
+    if (!one.lo) return;
+    const x = [];
+    const y = [];
+    let run = [];
+    const close = () => {
+      if (run.length === 1) {
+        // One point has no area: an error bar does.
+        x.push(one.x[run[0]], one.x[run[0]], null);
+        y.push(one.lo[run[0]], one.hi[run[0]], null);
+      } else if (run.length) {
+        for (const k of run) [x[x.length], y[y.length]] = [one.x[k], one.hi[k]];
+        for (const k of run.slice().reverse()) [x[x.length], y[y.length]] = [one.x[k], one.lo[k]];
+        x.push(null);
+        y.push(null);
+      }
+      run = [];
+    };
+    one.x.forEach((_, k) => {
+      if (isNumber(one.lo[k]) && isNumber(one.hi[k])) run.push(k);
+      else close();
+    });
+    close();
+    if (!x.length) return;
+    const single = x.length === 3;
+    const fill = faded(styles[i].color, one.slot === "base" ? 0.13 : 0.18);
+    out.push({
+      type: "scatter", mode: "lines", x, y, fill: "toself", fillcolor: fill,
+      ...(one.hatched ? { fillpattern: { shape: "/", size: 7, solidity: 0.2, fgcolor: faded(styles[i].color, 0.55), bgcolor: fill } } : {}),
+      line: { width: single ? 3 : 0, color: faded(styles[i].color, 0.4) }, hoverinfo: "skip", showlegend: false,
+    });
+  });
+  return out;
+}
+
+// NaN and infinities: a mark with its word at the edge of the plot, above for +∞ and NaN, below for −∞.
+function edgeTraces(spec, styles) {
+  const out = [];
+  spec.series.forEach((one, i) => {
+    if (!one.nonfinite?.length) return;
+    const crowded = one.nonfinite.length > 8;
+    out.push({
+      type: "scatter",
+      mode: crowded ? "markers" : "markers+text",
+      yaxis: "y2",
+      name: plain(one.name),
+      x: one.nonfinite.map(([index]) => one.x[index]),
+      y: one.nonfinite.map(([, kind]) => (kind === "-inf" ? 0.03 : 0.97)),
+      text: one.nonfinite.map(([, kind]) => nonfiniteText(kind)),
+      textposition: one.nonfinite.map(([, kind]) => (kind === "-inf" ? "top center" : "bottom center")),
+      textfont: { size: FONT, color: color("--warn") },
+      marker: { symbol: one.nonfinite.map(([, kind]) => SYMBOL[kind] ?? "x"), size: 9, color: color("--warn"), line: { width: 1.5, color: styles[i].color } },
+      customdata: one.nonfinite.map(([, kind]) => nonfiniteText(kind)),
+      hovertemplate: "%{customdata}",
+      showlegend: false,
+      cliponaxis: false,
+    });
+  });
+  return out;
+}
+
+// --- phases and marks ---
+
+function bandTraces(spec, [left, right]) {
+  const bands = spec.bands ?? [];
+  if (!bands.length) return [];
+  const x = [];
+  const y = [];
+  for (const band of bands) {
+    const begin = Math.max(band.begin, left);
+    const end = Math.min(band.end ?? right, right);
+    if (end <= begin) continue;
+    x.push(begin, begin, end, end, null);
+    y.push(0, 1, 1, 0, null);
+  }
+  if (!x.length) return [];
+  return [{
+    type: "scatter", mode: "lines", x, y, yaxis: "y2", fill: "toself", fillcolor: color("--chart-phase"), line: { width: 0 },
+    hoverinfo: "skip", showlegend: false,
+  }];
+}
+
+function markShapes(spec) {
+  return (spec.marks ?? []).slice(-MOST_MARKS).map((mark) => ({
+    type: "line", xref: "x", yref: "paper", x0: mark.x, x1: mark.x, y0: 0, y1: 1, layer: "below",
+    line: { color: color(mark.kind === "alert" ? "--warn" : "--text-3"), width: 1, dash: mark.kind === "rewind" ? "dashdot" : "solid" },
+    label: { text: plain(mark.text), textposition: "end", textangle: -90, xanchor: "right", padding: 2, font: { size: 10, color: color("--text-3") } },
+  }));
+}
+
+// --- bars, points, cells ---
+
+function barTraces(spec, styles) {
+  return spec.series.map((one, i) => ({
+    type: "bar",
+    name: plain(one.name),
+    x: one.x,
+    y: one.y,
+    marker: { color: one.colors?.map((name) => color(name)) ?? faded(styles[i].color, 0.8), line: { width: 0 } },
+    customdata: one.y.map((value, k) => plain(`${figure(Math.abs(value))}${one.notes?.[k] ? ` · ${one.notes[k]}` : ""}`)),
+    hovertemplate: "%{customdata}",
+    ...(spec.mirror ? { offsetgroup: "one" } : {}),
+  }));
+}
+
+function scatterTraces(spec, styles) {
+  return spec.series.map((one, i) => ({
+    type: "scatter",
+    mode: one.joined ? "lines+markers" : "markers",
+    name: plain(one.name),
+    x: one.x,
+    y: one.y,
+    line: { color: styles[i].color, width: 1, dash: styles[i].dash },
+    marker: { color: styles[i].color, size: 7, opacity: 0.8 },
+    customdata: one.x.map((x, k) => plain([one.notes?.[k], `${figure(x)}, ${figure(one.y[k])}`].filter(Boolean).join(" · "))),
+    hovertemplate: "%{customdata}",
+  }));
+}
+
+// A heat map of bars: one bar a cell, because images in SVG break the pages' content security policy.
+function heatTraces(spec) {
+  const x = [];
+  const base = [];
+  const values = [];
+  const texts = [];
+  spec.z.forEach((row, r) => row.forEach((value, c) => {
+    if (value === null) return;
+    x.push(c);
+    base.push(r - 0.5);
+    values.push(value);
+    texts.push(plain(`${spec.y.labels[r]}, ${spec.x.labels[c]}: ${figure(value)}`));
+  }));
+  return [{
+    type: "bar", x, base, y: values.map(() => 1), width: 1, customdata: texts, hovertemplate: "%{customdata}<extra></extra>",
+    marker: {
+      color: values, colorscale: [[0, color("--surface-2")], [1, color("--series-4")]], cmin: spec.zmin, cmax: spec.zmax, line: { width: 0 },
+      showscale: true, colorbar: { thickness: 8, outlinewidth: 0, tickfont: { size: 10 } },
+    },
+  }];
+}
+
+// --- axes ---
+
+function isNumber(value) {
+  return typeof value === "number" && Number.isFinite(value);
+}
+
+function xExtent(spec) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (const one of spec.series) {
+    if (!one.x.length) continue;
+    low = Math.min(low, one.x[0]);
+    high = Math.max(high, one.x[one.x.length - 1]);
+  }
+  return low <= high ? [low, high] : [0, 1];
+}
+
+function xAxis(spec, size) {
+  const axis = {
+    title: { text: plain([spec.x?.title, spec.x?.unit && spec.x.unit !== spec.x.title?.toLowerCase() ? `(${spec.x.unit})` : ""].filter(Boolean).join(" ")), font: { size: FONT, color: color("--text-3") }, standoff: 4 },
+    gridcolor: color("--chart-grid"),
+    zeroline: false,
+    linecolor: color("--line-strong"),
+    showline: true,
+    ticks: "outside",
+    ticklen: 3,
+    tickcolor: color("--line-strong"),
+    exponentformat: "SI",
+    nticks: Math.max(3, Math.floor(size.width / 80)),
+    showspikes: true, spikemode: "across", spikethickness: 1, spikedash: "solid", spikecolor: color("--line-strong"), spikesnap: "data",
+    unifiedhovertitle: { text: plain(spec.x?.title ? `${spec.x.title} %{x}` : "%{x}") },
+  };
+  if (spec.kind === "heatmap") {
+    return { ...axis, showspikes: false, tickvals: spec.x.labels.map((_, i) => i), ticktext: spec.x.labels.map(plain), showgrid: false };
+  }
+  if (spec.x?.ticks) Object.assign(axis, { tickvals: spec.x.ticks.map(([at]) => at), ticktext: spec.x.ticks.map(([, text]) => plain(text)) });
+  if (spec.kind === "passk" || spec.x?.log2) {
+    const ks = [...new Set(spec.series.flatMap((one) => one.x))].sort((a, b) => a - b);
+    const pad = 0.04;
+    const range = [Math.log10(ks[0]) - pad, Math.log10(ks[ks.length - 1]) + pad];
+    Object.assign(axis, { type: "log", tickvals: ks, ticktext: ks.map((k) => place(k)), range: size.zoom?.x ?? range, autorange: false });
+    return axis;
+  }
+  if (spec.kind === "lines") {
+    const [low, high] = spec.x?.range ?? xExtent(spec);
+    const pad = low === high ? 1 : (high - low) * 0.01;
+    Object.assign(axis, { range: size.zoom?.x ?? [low - pad, high + pad], autorange: false });
+    if (!spec.x?.axis || spec.x.axis === "iteration") axis.hoverformat = ",d";
+  } else if (size.zoom) Object.assign(axis, { range: size.zoom.x, autorange: false });
+  return axis;
+}
+
+function yAxis(spec, range) {
+  const axis = {
+    gridcolor: color("--chart-grid"),
+    zeroline: false,
+    showline: false,
+    nticks: 6,
+    exponentformat: "e",
+    tickfont: { size: FONT },
+    title: spec.y?.title ? { text: plain(spec.y.title), font: { size: FONT, color: color("--text-3") }, standoff: 4 } : undefined,
+  };
+  if (spec.kind === "heatmap") {
+    return { ...axis, tickvals: spec.y.labels.map((_, i) => i), ticktext: spec.y.labels.map(plain), range: [-0.5, spec.y.labels.length - 0.5], showgrid: false };
+  }
+  if (spec.mirror) {
+    const most = Math.max(...range.map(Math.abs));
+    const step = niceStep(most / 3);
+    const ticks = [];
+    for (let at = -Math.floor(most / step) * step; at <= most; at += step) ticks.push(at);
+    Object.assign(axis, { tickvals: ticks, ticktext: ticks.map((at) => figure(Math.abs(at))), zeroline: true, zerolinecolor: color("--line-strong") });
+  }
+  if (spec.y?.log) return { ...axis, type: "log" };
+  return { ...axis, range, autorange: false };
+}
+
+function niceStep(wanted) {
+  const power = 10 ** Math.floor(Math.log10(wanted || 1));
+  return power * ([1, 2, 5, 10].find((m) => m * power >= wanted) ?? 10);
+}
+
+// Rates on 0–1 (further where the data go further), other values by the data, intervals included.
+export function rangeOfY(spec) {
+  if (spec.y?.range) return spec.y.range;
+  let low = Infinity;
+  let high = -Infinity;
+  for (const one of spec.series ?? []) {
+    for (const values of [one.y, one.lo ?? [], one.hi ?? []]) {
+      for (const value of values) {
+        if (!isNumber(value)) continue;
+        if (value < low) low = value;
+        if (value > high) high = value;
+      }
+    }
+  }
+  if (low > high) return [0, 1];
+  if (spec.y?.rate) return [Math.min(0, low) - 0.02, Math.max(1, high) + 0.02];
+  if (spec.kind === "bars") low = Math.min(0, low);
+  const pad = high === low ? Math.abs(high) * 0.1 || 1 : (high - low) * 0.06;
+  return [spec.kind === "bars" && low === 0 ? 0 : low - pad, high + pad];
+}
+
+// --- labels at the lines' ends, moved apart where they would overlap ---
+
+function endLabels(spec, styles, [low, high], height) {
+  const found = spec.series.map((one, i) => {
+    let index = one.y.length - 1;
+    while (index >= 0 && !isNumber(one.y[index])) index--;
+    const share = index < 0 ? 0.5 : (one.y[index] - low) / (high - low);
+    return { text: shortened(one.name), color: styles[i].color, at: Math.min(1, Math.max(0, share)) };
+  });
+  const gap = (FONT + 3) / Math.max(1, height);
+  const order = [...found].sort((a, b) => a.at - b.at);
+  for (let i = 1; i < order.length; i++) order[i].at = Math.max(order[i].at, order[i - 1].at + gap);
+  const over = order.length ? order[order.length - 1].at - 1 : 0;
+  if (over > 0) {
+    order[order.length - 1].at = 1;
+    for (let i = order.length - 2; i >= 0; i--) order[i].at = Math.min(order[i].at, order[i + 1].at - gap);
+  }
+  return found;
+}
+
+function shortened(text) {
+  return text.length > 24 ? `${text.slice(0, 23)}…` : text;
+}
