@@ -96,7 +96,7 @@ class Policy:
         Special tokens in the middle stay visible: a checker must not read ``1<pad>2`` as ``12``.
         """
         body = ids[:-1] if ids and ids[-1] in self.eos_ids else ids
-        return self.tokenizer.decode(list(body), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return str(self.tokenizer.decode(list(body), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def new_policy(architecture: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, *, seed: int) -> Policy:
@@ -136,8 +136,8 @@ def _check_architecture(architecture: Mapping[str, Any]) -> None:
     hidden, heads, kv_heads = (architecture[k] for k in ("hidden_size", "heads", "kv_heads"))
     if hidden % heads or heads % kv_heads or (hidden // heads) % 2:
         raise ConfigError(
-            f"architecture: found hidden_size {hidden}, heads {heads}, kv_heads {kv_heads}; expected hidden_size to be an "
-            "even multiple of heads and heads a multiple of kv_heads"
+            f"architecture: found hidden_size {hidden}, heads {heads}, kv_heads {kv_heads}; expected hidden_size to be "
+            "an even multiple of heads and heads a multiple of kv_heads"
         )
 
 
@@ -149,10 +149,11 @@ def load_policy(folder: str | os.PathLike[str], *, device: str = "cpu") -> Polic
     """
     path = Path(folder)
     _check_folder(path)
-    model, report = AutoModelForCausalLM.from_pretrained(
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
         path, local_files_only=True, use_safetensors=True, dtype=torch.float32, trust_remote_code=False,
         output_loading_info=True,
     )  # fmt: skip
+    model, report = loaded
     kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
     problems = {k: sorted(map(str, report[k])) for k in kinds if report.get(k)}
     if problems:
@@ -162,8 +163,8 @@ def load_policy(folder: str | os.PathLike[str], *, device: str = "cpu") -> Polic
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
     if len(tokenizer) > model.config.vocab_size:
         raise CheckpointError(
-            f"{path.name}: the tokenizer has {len(tokenizer)} ids but the model only {model.config.vocab_size}; expected "
-            "the tokenizer that the model was trained with"
+            f"{path.name}: the tokenizer has {len(tokenizer)} ids but the model only {model.config.vocab_size}; "
+            "expected the tokenizer that the model was trained with"
         )
     return Policy(model.to(device).eval(), tokenizer)
 

@@ -20,8 +20,9 @@ class SinglePass:
     def rollout(self, draws: Sequence[Draw], ctx: Context) -> list[Group]:
         """One group a draw, in order. A trajectory is one node: the prompt's span, then the sampled answer."""
         policy, sampling = ctx.policy, self.config.sampling
-        params = SamplingParams(temperature=sampling.temperature, max_new_tokens=sampling.max_new_tokens,
-                                eos_ids=policy.eos_ids)
+        params = SamplingParams(
+            temperature=sampling.temperature, max_new_tokens=sampling.max_new_tokens, eos_ids=policy.eos_ids
+        )
         stream = StreamKey(seed=self.config.seed, scope=ctx.scope, purpose="train", iteration=ctx.iteration)
         size = self.config.algorithm.num_generations
         requests = [
@@ -35,10 +36,24 @@ class SinglePass:
             prompt_span = Span(request.prompt_ids, "prompt", origin="env", policy_version=version)
             trajectories = []
             for i, c in enumerate(found):
-                answer = Span(tuple(c.ids), "answer", sampled=True, trained=True, logprobs=tuple(c.logprobs),
-                              policy_version=version)
-                trajectories.append(Trajectory([Node(0, [prompt_span, answer])], draw.prompt.uid, i, c.finish,
-                                               text=policy.decode_completion(c.ids)))
-            groups.append(Group(draw.prompt, trajectories, f"{draw.prompt.uid}:{draw.ordinal}", draw.ordinal,
-                                draw.probability))
+                answer = Span(
+                    tuple(c.ids),
+                    "answer",
+                    sampled=True,
+                    trained=True,
+                    logprobs=tuple(c.logprobs),
+                    policy_version=version,
+                )
+                trajectories.append(
+                    Trajectory(
+                        [Node(0, [prompt_span, answer])],
+                        draw.prompt.uid,
+                        i,
+                        c.finish,
+                        text=policy.decode_completion(c.ids),
+                    )
+                )
+            groups.append(
+                Group(draw.prompt, trajectories, f"{draw.prompt.uid}:{draw.ordinal}", draw.ordinal, draw.probability)
+            )
         return groups

@@ -1,0 +1,1 @@
+"""Sampling: the sampler protocol and its engines."""
