@@ -1,7 +1,7 @@
 """The cast: a team with one person of each role, someone of another team, and nobody.
 
-`cast` holds all of them; `client_of(role)` gives a signed-in browser for one. Both teams have a project with the same address,
-so that a mix-up between them shows.
+`cast` holds all of them; `client_of(role)` gives a signed-in browser for one. Both teams have a project with the same
+address, so that a mix-up between them shows.
 """
 
 from __future__ import annotations

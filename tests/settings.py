@@ -5,8 +5,8 @@ import tempfile
 
 os.environ["UNSQUEEZE_DATA"] = tempfile.mkdtemp(prefix="unsqueeze-tests-")
 
-from webapp.config.settings import *  # noqa: E402, F403
-from webapp.config.settings import STORAGES  # noqa: E402
+from webapp.config.settings import *  # noqa: F403
+from webapp.config.settings import STORAGES
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 STORAGES = {**STORAGES, "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}

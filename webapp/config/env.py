@@ -1,7 +1,7 @@
 """Settings from environment variables.
 
-Every helper takes the variable's full name and a default, and refuses a value that it cannot read with an error that names the
-variable, what was found and what is accepted. A variable that is set to nothing counts as not set.
+Every helper takes the variable's full name and a default, and refuses a value that it cannot read with an error that
+names the variable, what was found and what is accepted. A variable that is set to nothing counts as not set.
 """
 
 import os
@@ -86,8 +86,9 @@ def secret(name: str) -> str:
 def database(name: str, *, data: Path) -> dict[str, Any]:
     """Django's settings for the database whose address the variable (or NAME_FILE) holds.
 
-    Without an address: SQLite in `data`, in WAL mode so that readers never wait for the writer. Every transaction takes its lock at
-    the start (IMMEDIATE), because one that starts reading and then wants to write fails at once when another has written meanwhile.
+    Without an address: SQLite in `data`, in WAL mode so that readers never wait for the writer. Every transaction
+    takes its lock at the start (IMMEDIATE), because one that starts reading and then wants to write fails at once
+    when another has written meanwhile.
     """
     address = secret(name)
     if not address:
@@ -108,7 +109,9 @@ def database(name: str, *, data: Path) -> dict[str, Any]:
         }
     if parts.scheme in ("postgresql", "postgres"):
         if not parts.path.strip("/"):
-            raise ImproperlyConfigured(f"{name} names no database; accepted is postgresql://user:password@host:port/database.")
+            raise ImproperlyConfigured(
+                f"{name} names no database; accepted is postgresql://user:password@host:port/database."
+            )
         return {
             "ENGINE": "django.db.backends.postgresql",
             "NAME": unquote(parts.path[1:]),
@@ -127,8 +130,8 @@ def database(name: str, *, data: Path) -> dict[str, Any]:
 def broker(name: str, *, data: Path) -> tuple[str, dict[str, Any]]:
     """Celery's broker address and transport options.
 
-    Without an address: files in `data`, so that no other service has to run; the folders are created here. Messages only wake a
-    worker up, rows in the database are the truth: one that is lost is sent again by the scheduler.
+    Without an address: files in `data`, so that no other service has to run; the folders are created here. Messages
+    only wake a worker up, rows in the database are the truth: one that is lost is sent again by the scheduler.
     """
     address = secret(name) or "filesystem://"
     scheme = urlsplit(address).scheme
@@ -144,14 +147,19 @@ def broker(name: str, *, data: Path) -> tuple[str, dict[str, Any]]:
             "polling_interval": 0.2,
         }
     if scheme in ("redis", "rediss"):
-        # A message that stays unacknowledged for longer is delivered again. Runs take longer than any sensible value; the second
-        # delivery finds the attempt claimed and does nothing, so this only bounds how long a lost worker's message stays away.
+        # A message that stays unacknowledged for longer is delivered again. Runs take longer than any sensible value;
+        # the second delivery finds the attempt claimed and does nothing, so this only bounds how long a lost worker's
+        # message stays away.
         return address, {"visibility_timeout": 6 * 3600}
-    raise ImproperlyConfigured(f"{name} starts with {scheme!r}; accepted are filesystem:// and redis://host:port/number.")
+    raise ImproperlyConfigured(
+        f"{name} starts with {scheme!r}; accepted are filesystem:// and redis://host:port/number."
+    )
 
 
 def stored_secret(path: Path) -> str:
-    """The secret in `path`; made on first use, readable by the owner only. Processes that start together agree on one."""
+    """The secret in `path`; made on first use, readable by the owner only. Processes that start together agree on
+    one.
+    """
     if not path.exists():
         draft = path.with_name(f"{path.name}.{os.getpid()}")
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:

@@ -1,4 +1,6 @@
-"""Every app with a `urls.py` brings its own routes, with its name as namespace; see `webapp.projects.routes` for the scheme."""
+"""Every app with a `urls.py` brings its own routes, with its name as namespace; see `webapp.projects.routes` for
+the scheme.
+"""
 
 from importlib.util import find_spec
 
@@ -6,7 +8,9 @@ from django.conf import settings
 from django.urls import include, path
 
 urlpatterns = [
-    path("", include(f"webapp.{app}.urls")) for app in settings.LOCAL_APPS if find_spec(f"webapp.{app}.urls") is not None
+    path("", include(f"webapp.{app}.urls"))
+    for app in settings.LOCAL_APPS
+    if find_spec(f"webapp.{app}.urls") is not None
 ]
 
 handler400 = "webapp.core.views.bad_request"

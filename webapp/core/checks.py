@@ -69,7 +69,9 @@ def broker_folder(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
 
 @register("static", deploy=True)
 def static_manifest(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Pages need the collected static files, except with UNSQUEEZE_DEBUG. Part of `check --deploy` only: set-up commands come before collecting."""
+    """Pages need the collected static files, except with UNSQUEEZE_DEBUG. Part of `check --deploy` only: set-up
+    commands come before collecting.
+    """
     manifest = Path(settings.STATIC_ROOT) / "staticfiles.json"
     uses_manifest = "StaticStorage" in settings.STORAGES["staticfiles"]["BACKEND"]
     if not settings.DEBUG and uses_manifest and not manifest.exists():

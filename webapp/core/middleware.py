@@ -1,7 +1,7 @@
 """Security headers, static files and the server's own time, for sync and async requests alike.
 
-A middleware that knows only one of the two would make Django switch threads at each request, which a process full of open streams
-cannot afford.
+A middleware that knows only one of the two would make Django switch threads at each request, which a process full of
+open streams cannot afford.
 """
 
 import time

@@ -42,7 +42,8 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
         request,
         403,
         title="Your role does not allow this",
-        text=str(exception) or "You are a member of this team, but this needs a role with more rights. Nothing was changed.",
+        text=str(exception)
+        or "You are a member of this team, but this needs a role with more rights. Nothing was changed.",
         advice="An admin or owner of the team can change your role.",
     )
 
@@ -64,7 +65,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
         request,
         500,
         title="The server made a mistake",
-        text="This page failed. Runs go on regardless: they do not need the web server. The reason stands in the server's log.",
+        text="This page failed. Runs go on regardless: they need no web server. The reason stands in the server's log.",
         advice="Reload the page; if it fails again, show the log to whoever runs this server.",
     )
 
@@ -75,6 +76,6 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
         request,
         403,
         title="This form is out of date",
-        text="The page was open for too long, or cookies are switched off, so the form could not be trusted. Nothing was changed.",
+        text="The page was open for too long, or cookies are off, so the form cannot be trusted. Nothing was changed.",
         advice="Go back, reload the page and send the form again.",
     )

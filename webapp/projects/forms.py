@@ -25,4 +25,4 @@ class ProjectForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def _get_validation_exclusions(self) -> set[str]:
         # The team is not a field of the form but belongs to the constraint that makes addresses unique.
-        return super()._get_validation_exclusions() - {"team"}
+        return super()._get_validation_exclusions() - {"team"}  # type: ignore[misc]

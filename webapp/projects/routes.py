@@ -7,7 +7,12 @@
 An app's `urls.py` puts its routes below a project with `in_project`, and its views carry `@project_view`:
 
     app_name = "runs"
-    urlpatterns = [in_project(path("runs/", views.index, name="index"), path("runs/<int:number>/", views.detail, name="detail"))]
+    urlpatterns = [
+        in_project(
+            path("runs/", views.index, name="index"),
+            path("runs/<int:number>/", views.detail, name="detail"),
+        )
+    ]
 
     {% url "runs:detail" project.team.slug project.slug run.number %}
 """

@@ -44,9 +44,7 @@ def new(request: HttpRequest, team: str) -> HttpResponse:
     found, _role = team_for(request.user, team, Capability.MANAGE)
     form = ProjectForm(request.POST if request.method == "POST" else None, team=found)
     if request.method == "POST" and form.is_valid():
-        project = services.create_project(
-            team=found, slug=form.cleaned_data["slug"], name=form.cleaned_data["name"]
-        )
+        project = services.create_project(team=found, slug=form.cleaned_data["slug"], name=form.cleaned_data["name"])
         messages.success(request, f"The project {project} is ready.")
         return redirect(project)
     return render(request, "projects/new.html", {"form": form, "team": found})

@@ -26,7 +26,8 @@ def project_view(capability: Capability = Capability.VIEW) -> Callable[[Callable
     """Turns the URL's `team` and `project` into `request.project` and `request.access`, or answers 404 or 403.
 
     The view is called without those two arguments. Works for async views. What the view then looks up must start from
-    `request.project`, so that another project's objects are 404: `get_object_or_404(request.project.runs, number=number)`.
+    `request.project`, so that another project's objects are 404:
+    `get_object_or_404(request.project.runs, number=number)`.
     """
 
     def decorate(view: Callable[..., Any]) -> Callable[..., Any]:

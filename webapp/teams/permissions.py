@@ -1,7 +1,8 @@
 """What each role may do: the one place that decides it.
 
-Someone outside a team must not learn what exists in it: `require` raises `Http404` for them. A member whose role is too low gets
-`PermissionDenied` (the 403 page), which names the role that is needed. Superusers have no way round: access is by membership.
+Someone outside a team must not learn what exists in it: `require` raises `Http404` for them. A member whose role is
+too low gets `PermissionDenied` (the 403 page), which names the role that is needed. Superusers have no way round:
+access is by membership.
 """
 
 from enum import StrEnum
@@ -50,12 +51,16 @@ def can(user: User | AnonymousUser, team: Team, capability: Capability) -> bool:
 
 
 def check(role: Role | None, capability: Capability) -> Role:
-    """The role itself if it includes the capability; raises `Http404` without a role, `PermissionDenied` with too low a one."""
+    """The role itself if it includes the capability; raises `Http404` without a role, `PermissionDenied` with too
+    low a one.
+    """
     if role is None:
         raise Http404
     if not allows(role, capability):
         lowest = next(other for other in Role if capability in CAPABILITIES[other])
-        raise PermissionDenied(f"You are a {role.label.lower()} of this team; this needs the role {lowest.label.lower()}.")
+        raise PermissionDenied(
+            f"You are a {role.label.lower()} of this team; this needs the role {lowest.label.lower()}."
+        )
     return role
 
 

@@ -17,7 +17,9 @@ def put(monkeypatch: pytest.MonkeyPatch):
     return lambda value, name=NAME: monkeypatch.setenv(name, value)
 
 
-@pytest.mark.parametrize(("found", "value"), [("1", True), ("Yes", True), ("off", False), ("", True), (" false ", False)])
+@pytest.mark.parametrize(
+    ("found", "value"), [("1", True), ("Yes", True), ("off", False), ("", True), (" false ", False)]
+)
 def test_flag(put, found: str, value: bool) -> None:
     put(found)
     assert env.flag(NAME, True) is value
@@ -25,14 +27,18 @@ def test_flag(put, found: str, value: bool) -> None:
 
 def test_a_wrong_flag_names_variable_value_and_what_is_accepted(put) -> None:
     put("maybe")
-    with pytest.raises(ImproperlyConfigured, match="UNSQUEEZE_X is 'maybe'; accepted are 1, true, yes, on and 0, false, no, off"):
+    with pytest.raises(
+        ImproperlyConfigured, match="UNSQUEEZE_X is 'maybe'; accepted are 1, true, yes, on and 0, false, no, off"
+    ):
         env.flag(NAME)
 
 
 @pytest.mark.parametrize("found", ["ten", "1.5", "0"])
 def test_a_wrong_number_is_refused(put, found: str) -> None:
     put(found)
-    with pytest.raises(ImproperlyConfigured, match=f"UNSQUEEZE_X is '{found}'; accepted is a whole number of at least 1"):
+    with pytest.raises(
+        ImproperlyConfigured, match=f"UNSQUEEZE_X is '{found}'; accepted is a whole number of at least 1"
+    ):
         env.integer(NAME, 3, minimum=1)
 
 
@@ -58,7 +64,7 @@ def test_a_secret_from_a_file(put, tmp_path: Path) -> None:
 
 def test_a_secret_file_that_cannot_be_read_is_refused(put, tmp_path: Path) -> None:
     put(str(tmp_path / "none"), f"{NAME}_FILE")
-    with pytest.raises(ImproperlyConfigured, match="UNSQUEEZE_X_FILE is .* cannot be read"):
+    with pytest.raises(ImproperlyConfigured, match=r"UNSQUEEZE_X_FILE is .* cannot be read"):
         env.secret(NAME)
 
 

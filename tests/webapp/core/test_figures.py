@@ -53,9 +53,7 @@ def test_counts_are_exact_with_thin_spaces() -> None:
 
 
 def test_an_undefined_value_is_a_dash_with_its_reason() -> None:
-    assert figure(None, "no <b>reward</b>") == (
-        '<span class="undefined" title="no &lt;b&gt;reward&lt;/b&gt;">—</span>'
-    )
+    assert figure(None, "no <b>reward</b>") == ('<span class="undefined" title="no &lt;b&gt;reward&lt;/b&gt;">—</span>')
 
 
 @pytest.mark.parametrize(("value", "shown"), [(math.nan, "NaN"), (math.inf, "∞"), (-math.inf, "−∞")])
@@ -78,7 +76,15 @@ def test_interval_has_its_note_on_hover() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0, "0 s"), (0.02, "20 ms"), (45, "45 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (273600, "3 d 4 h"), (3600, "1 h")],
+    [
+        (0, "0 s"),
+        (0.02, "20 ms"),
+        (45, "45 s"),
+        (200, "3 min 20 s"),
+        (7500, "2 h 5 min"),
+        (273600, "3 d 4 h"),
+        (3600, "1 h"),
+    ],
 )
 def test_duration(seconds: float, shown: str) -> None:
     words = shown.split(" ")

@@ -77,9 +77,7 @@ def test_an_unknown_address_is_the_404_page(client: Client) -> None:
     assert "There is no such page" in response.content.decode()
 
 
-def test_a_failing_page_says_what_was_kept_and_no_detail(
-    db: None, settings, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_page_says_what_was_kept_and_no_detail(db: None, settings, caplog: pytest.LogCaptureFixture) -> None:
     settings.ROOT_URLCONF = __name__
     response = Client(raise_request_exception=False).get("/fails")
     page = response.content.decode()
@@ -156,7 +154,9 @@ def test_the_plotly_in_use_still_honours_the_stand_ins(settings) -> None:
 def test_collected_modules_import_each_other_by_hashed_name(settings, tmp_path: Path) -> None:
     source = tmp_path / "source" / "js"
     source.mkdir(parents=True)
-    (source / "one.js").write_text('import { two } from "./two.js";\n// import x from "./gone.js";\nexport { two } from "./two.js";\n')
+    (source / "one.js").write_text(
+        'import { two } from "./two.js";\n// import x from "./gone.js";\nexport { two } from "./two.js";\n'
+    )
     (source / "two.js").write_text("export const two = 2;\n")
     settings.STATICFILES_DIRS = [source.parent]
     settings.STATIC_ROOT = tmp_path / "out"

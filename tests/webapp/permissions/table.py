@@ -20,7 +20,9 @@ SIGN_IN = 302  # anonymous people are sent to the sign-in page
 
 @dataclass(frozen=True)
 class Column:
-    """The status that each of the cast gets. `after(status)` replaces the status of those who may, e.g. 302 after a POST."""
+    """The status that each of the cast gets. `after(status)` replaces the status of those who may, e.g. 302 after a
+    POST.
+    """
 
     statuses: Mapping[str, int]
 

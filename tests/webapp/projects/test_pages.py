@@ -26,7 +26,7 @@ def no_band(project: Project, user: object) -> None:
 def test_an_empty_project_shows_the_first_steps(
     client_of: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webapp.projects.views.home_bands", lambda: [])
+    monkeypatch.setattr("webapp.projects.views.home_bands", list)
     assert "From a base model to a pass@k curve" in client_of("member").get(HOME).content.decode()
 
 
@@ -81,9 +81,12 @@ def test_the_entry_of_the_page_is_marked(client_of: Callable[[str], Client]) -> 
 
 
 def test_the_frame_costs_a_fixed_number_of_queries(
-    cast: Cast, client_of: Callable[[str], Client], django_assert_max_num_queries: Callable, monkeypatch: pytest.MonkeyPatch
+    cast: Cast,
+    client_of: Callable[[str], Client],
+    django_assert_max_num_queries: Callable,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("webapp.projects.views.home_bands", lambda: [])
+    monkeypatch.setattr("webapp.projects.views.home_bands", list)
     for number in range(20):
         create_project(team=cast.team, slug=f"p{number}", name=f"P{number}")
     client = client_of("member")

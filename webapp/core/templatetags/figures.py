@@ -1,7 +1,7 @@
 """Numbers, times and icons as every page shows them. Built in: no template needs to load it.
 
-Numbers have three significant digits; a value that is undefined is a dash with the reason on hover; NaN and infinities are
-shown as what they are. Each filter takes any number, None, or a string that it passes through.
+Numbers have three significant digits; a value that is undefined is a dash with the reason on hover; NaN and
+infinities are shown as what they are. Each filter takes any number, None, or a string that it passes through.
 """
 
 import math
@@ -60,7 +60,9 @@ def figure(value: Any, reason: str = UNDEFINED_REASON) -> str:
         return grouped(value)
     number = float(value)
     if math.isnan(number):
-        return format_html('<span class="nonfinite" title="The trainer logged a value that is not a number">{}</span>', "NaN")
+        return format_html(
+            '<span class="nonfinite" title="The trainer logged a value that is not a number">{}</span>', "NaN"
+        )
     if math.isinf(number):
         sign = "" if number > 0 else MINUS
         return format_html('<span class="nonfinite" title="The trainer logged an infinite value">{}∞</span>', sign)
@@ -168,7 +170,9 @@ def state(name: str, label: str = "", detail: str = "") -> str:
 
 @register.simple_tag(takes_context=True)
 def query_with(context: dict[str, Any], **changes: Any) -> str:
-    """The page's query string with some parameters changed; None or "" takes one away: `<a href="{% query_with page=2 %}">`."""
+    """The page's query string with some parameters changed; None or "" takes one away: `<a href="{% query_with
+    page=2 %}">`.
+    """
     request: HttpRequest = context["request"]
     query = request.GET.copy()
     for name, value in changes.items():
