@@ -21,7 +21,9 @@ BandSource = Callable[[Any, Any], Mapping[str, Any] | None]
 
 @dataclass(frozen=True, kw_only=True)
 class NavItem:
-    """One entry. `route` is a URL name below a project, `key` the shortcut that opens it, and `capability` the value of the
+    """One entry.
+
+    `route` is a URL name below a project, `key` the shortcut that opens it, and `capability` the value of the
     `webapp.teams.permissions.Capability` without which it is hidden. The slot `primary` is the button at the top right;
     there is one.
     """
