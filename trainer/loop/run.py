@@ -30,7 +30,8 @@ RUN_VARIABLE = "UNSQUEEZE_RUN_ID"
 
 @dataclass(frozen=True)
 class Attempt:
-    """Where and as what an attempt runs. ``files`` is the storage root that relative checkpoint paths refer to."""
+    """Where and as what an attempt runs. ``files`` is the storage root that relative checkpoint paths refer to; ``stop``
+    takes the place of signals and the parent pipe where a run is nested in another program."""
 
     run: Path
     number: int
@@ -38,6 +39,7 @@ class Attempt:
     resume: bool
     parent_fd: int | None = None
     echo: Callable[[BaseModel], None] | None = None
+    stop: Callable[[], bool] | None = None
 
     @property
     def folder(self) -> Path:
@@ -87,6 +89,7 @@ def run_attempt(document: Any, attempt: Attempt) -> ExitCode:
 
 def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
     import torch
+    from transformers.utils import logging as transformers_logging
 
     from trainer.core.context import Context
     from trainer.data.task import problems
@@ -99,9 +102,10 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
     from trainer.loop.train import Schedule, train
     from trainer.rollout.torch_sampler import TorchSampler
 
+    transformers_logging.disable_progress_bar()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    stop = StopFlag(attempt.parent_fd)
+    stop = attempt.stop or StopFlag(attempt.parent_fd)
     task = make_task(config.task.name, config.task.params)
     source = ck.newest_checkpoint(attempt.run) if attempt.resume else None
     state = ck.load_checkpoint(source, config) if source is not None else fresh_state(config, attempt.files)

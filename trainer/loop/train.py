@@ -189,9 +189,6 @@ def _learn(config: RlConfig, parts: Parts, plan: PhasePlan, groups: Sequence[Gro
         for trajectory in group.trajectories:
             with guarded("samples", parts.samples):
                 samples += parts.samples.samples(trajectory, group, ctx)
-    if not samples:
-        ctx.emit.log(f"iteration {ctx.iteration}: no rollout is admissible for training; the update is skipped", "warning")
-        return {}
     batch = build_batch(samples, ctx.policy.pad_id)
     objectives = list(plan.objectives) if plan.objectives is not None else parts.objectives
     steps = 1 if plan.single_step else config.algorithm.num_iterations * config.algorithm.minibatches
@@ -205,6 +202,9 @@ def _learn(config: RlConfig, parts: Parts, plan: PhasePlan, groups: Sequence[Gro
     for objective in objectives:
         with guarded("objective", objective), torch.no_grad():
             objective.prepare(batch, ctx)
+    if not bool(batch.mask_NT.any()):
+        ctx.emit.log(f"iteration {ctx.iteration}: nothing to train on in this batch; the update is skipped", "warning")
+        return means
     update(batch, plan, objectives, parts.updates, ctx, config)
     return means
 
