@@ -21,7 +21,9 @@ def document(**changes: Any) -> dict[str, Any]:
     """A launch document for a tiny fresh model; `changes` replace whole sections."""
     return {
         "kind": "rl",
-        "policy": {"architecture": {"hidden_size": 16, "layers": 1, "heads": 2, "kv_heads": 2, "intermediate_size": 16}},
+        "policy": {
+            "architecture": {"hidden_size": 16, "layers": 1, "heads": 2, "kv_heads": 2, "intermediate_size": 16}
+        },
         "task": {"name": "parity", "problems": 40},
         "budget": {"iterations": 3},
         **changes,
@@ -81,9 +83,7 @@ def evaluation_event(
         id=f"{name}-{len(counts)}", task="parity", split=split, checker_version="1", sampler=settings,
         n=counts[0][0], problems=problems,
     )  # fmt: skip
-    results = [
-        ev.ProblemResult(uid=f"p{i}", n=n, c=c, correct_forms=forms[i]) for i, (n, c) in enumerate(counts)
-    ]
+    results = [ev.ProblemResult(uid=f"p{i}", n=n, c=c, correct_forms=forms[i]) for i, (n, c) in enumerate(counts)]
     return ev.Evaluation(
         axes=ev.Axes(iteration=iteration), name=name, set_id=the_set.id, set=the_set, weights_hash=weights,
         problems=results, **fields,

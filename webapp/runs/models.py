@@ -85,7 +85,7 @@ class Run(models.Model):
 
     def get_absolute_url(self) -> str:
         try:
-            return reverse("runs:detail", args=self.url_args)
+            return reverse("runpage:overview", args=self.url_args)
         except NoReverseMatch:
             return reverse("live:stream", args=self.url_args)
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from webapp.accounts.models import User
 from webapp.projects.models import Project
-from webapp.runs.models import Attempt, EventRow, Run, Transition
+from webapp.runs.models import Attempt, EventRow, Run, Transition, new_run_id
 from webapp.runs.states import ACTIVE, OVER, TRANSITIONS, BadTransition, RunState
 
 
@@ -70,9 +70,14 @@ def create_run(
     parent: Run | None = None,
     tags: Iterable[str] = (),
     notes: str = "",
+    run_id: str | None = None,
 ) -> Run:
-    """A queued run with its first attempt. `config` is the resolved document; nothing here starts it."""
+    """A queued run with its first attempt. `config` is the resolved document; nothing here starts it.
+
+    `run_id` is an id that was made beforehand: a second run of the same id raises ValidationError.
+    """
     run = Run(
+        pk=run_id or new_run_id(),
         project=project,
         name=name,
         kind=kind,

@@ -167,9 +167,7 @@ def test_a_torn_last_line_costs_nothing_else(project: Project, scenario: Scenari
     assert "memory" in run.message
 
 
-def test_a_trainer_that_cannot_be_started_is_a_clear_failure(
-    project: Project, settings: Any, tmp_path: Path
-) -> None:
+def test_a_trainer_that_cannot_be_started_is_a_clear_failure(project: Project, settings: Any, tmp_path: Path) -> None:
     settings.FILES_DIR = tmp_path
     settings.TRAINER_COMMAND = ["/nowhere/python"]
     run = supervise(claimed(make_run(project)), tmp_path)
