@@ -69,8 +69,9 @@ def resolve(document: Any) -> RunConfig:
     """
     if isinstance(document, dict) and document.get("kind") == "rl" and isinstance(document.get("algorithm", {}), dict):
         section = document.get("algorithm", {})
-        if section.get("preset", "grpo") not in PRESETS:
-            raise InvalidConfig([_unknown("algorithm.preset", str(section["preset"]), list(PRESETS))])
+        preset = section.get("preset", "grpo")
+        if not isinstance(preset, str) or preset not in PRESETS:
+            raise InvalidConfig([_unknown("algorithm.preset", str(preset), list(PRESETS))])
         document = {**document, "algorithm": fill(section)}
     config = parse_config(document)
     problems: list[Problem] = []

@@ -36,11 +36,12 @@ def launch_run(
     parent: Run | None = None,
     tags: Iterable[str] = (),
     notes: str = "",
+    run_id: str | None = None,
 ) -> Run:
     """A queued run of the document, and a message that wakes a worker once the row is committed. Raises InvalidConfig.
 
-    `parent` is the run whose configuration was edited or whose checkpoint is used. Permissions are the caller's
-    business.
+    `parent` is the run whose configuration was edited or whose checkpoint is used. `run_id` was made beforehand, so
+    that a request sent twice launches once (the second raises ValidationError). Permissions are the caller's business.
     """
     config = resolved(document)
     methods = [choice["slug"] for choice in config.get("methods") or ()]
@@ -57,6 +58,7 @@ def launch_run(
             parent=parent,
             tags=tags,
             notes=notes,
+            run_id=run_id,
         )
         base = config["policy"].get("checkpoint")
         if base:

@@ -147,9 +147,7 @@ def test_rules_between_settings_are_told_at_the_setting_to_change(project: Proje
 
 
 @pytest.mark.parametrize("who", ["viewer", "outsider"])
-def test_who_may_not_launch_changes_nothing(
-    who: str, base: Checkpoint, client_of: Callable[[str], Client]
-) -> None:
+def test_who_may_not_launch_changes_nothing(who: str, base: Checkpoint, client_of: Callable[[str], Client]) -> None:
     sent = page_of(client_of("member"))
     assert client_of(who).post(LAUNCH, sent).status_code == {"viewer": 403, "outsider": 404}[who]
     assert not Run.objects.exists()
@@ -250,8 +248,12 @@ def test_a_methods_wrong_parameter_is_told_at_its_input(
 def test_an_empty_box_of_a_limit_means_no_limit(
     base: Checkpoint, client_of: Callable[[str], Client], project: Project
 ) -> None:
-    sent = page_of(client_of("member"), LAUNCH) | {"algorithm.preset": ["verl-grpo"], "was.algorithm.preset": ["verl-grpo"],
-                                                   "algorithm.dual_clip": [""], "budget.iterations": [""]}
+    sent = page_of(client_of("member"), LAUNCH) | {
+        "algorithm.preset": ["verl-grpo"],
+        "was.algorithm.preset": ["verl-grpo"],
+        "algorithm.dual_clip": [""],
+        "budget.iterations": [""],
+    }
     config = LaunchForm.from_post(project, post(sent)).config
     assert config is not None
     assert config["algorithm"]["dual_clip"] is None
@@ -279,9 +281,7 @@ def test_without_a_checkpoint_the_form_offers_fine_tuning_from_fresh_weights(
     assert config["policy"]["architecture"]["hidden_size"] == 128
 
 
-def test_a_base_of_another_project_is_refused(
-    cast: Any, base: Checkpoint, client_of: Callable[[str], Client]
-) -> None:
+def test_a_base_of_another_project_is_refused(cast: Any, base: Checkpoint, client_of: Callable[[str], Client]) -> None:
     theirs = checkpoint(cast.other_project, "secret")
     client = client_of("member")
     response = client.post(LAUNCH, page_of(client) | {"policy.source": [theirs.policy_uri]})
@@ -376,9 +376,7 @@ def test_no_document_breaks_the_page(text: str, base: Checkpoint, client_of: Cal
 
 @pytest.mark.parametrize("fields", [{}, {"kind": "nonsense"}, {"methods": "no-such"}, {"task.name": "no-such"},
                                     {"seed": "1" * 39}, {"run": "x"}, {"name": "n" * 300}, {"seed": "9" * 18 + "9" * 4}])  # fmt: skip
-def test_no_post_breaks_the_page(
-    fields: dict[str, str], base: Checkpoint, client_of: Callable[[str], Client]
-) -> None:
+def test_no_post_breaks_the_page(fields: dict[str, str], base: Checkpoint, client_of: Callable[[str], Client]) -> None:
     client = client_of("member")
     sent = page_of(client) | fields if fields else {}
     assert client.post(LAUNCH, sent).status_code == 422
@@ -391,7 +389,8 @@ def test_no_post_breaks_the_page(
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, ""), (True, True), (1e-05, "1e-05"), (3.0, "3"), (0.25, "0.25"), (["a"], ["a"]), ("x", "x")]
+    ("value", "text"),
+    [(None, ""), (True, True), (1e-05, "1e-05"), (3.0, "3"), (0.25, "0.25"), (["a"], ["a"]), ("x", "x")],
 )
 def test_values_are_shown_as_people_write_them(value: Any, text: Any) -> None:
     assert as_typed(value) == text
@@ -435,4 +434,6 @@ def test_the_cost_counts_every_answer() -> None:
 def test_a_token_limit_below_the_longest_answer_is_a_warning() -> None:
     config = resolved({"kind": "rl", "policy": {"checkpoint": "b"}, "sampling": {"max_new_tokens": 3}})
     assert any("would be cut off" in text for text in warnings(config))
-    assert not any("would be cut off" in text for text in warnings(resolved({"kind": "rl", "policy": {"checkpoint": "b"}})))
+    assert not any(
+        "would be cut off" in text for text in warnings(resolved({"kind": "rl", "policy": {"checkpoint": "b"}}))
+    )

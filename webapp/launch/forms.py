@@ -1,0 +1,386 @@
+"""The launch form: what was typed, what the document is, and what is wrong with it, each at its input."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+from trainer.contract.config import InvalidConfig, Problem
+from trainer.contract.presets import PRESETS, Preset
+from trainer.core.registry import MethodSpec
+from trainer.data.tasks import TASKS
+from trainer.methods import all_methods
+from webapp.launch.bases import Base, bases_in, check_base
+from webapp.launch.fields import KIND_TITLES, MISSING, Choice, Group, Slot, as_typed, at_path, groups_of, parsed, put
+from webapp.launch.services import resolved
+from webapp.projects.models import Project
+from webapp.runs.models import Run, new_run_id
+
+FRESH = "new"
+"""Value of the base picker for a new architecture."""
+Typed = str | bool | list[str]
+Reader = Callable[[str, str], Any]
+"""(name, path) -> what was typed for the input, or MISSING."""
+_RUN_ID = re.compile(r"^[a-z2-9]{10}$")
+
+
+class AboutForm(forms.Form):
+    """What is not part of the configuration. `run` is the id that the run will have: sending twice makes one run."""
+
+    name = forms.CharField(required=False, max_length=120, label="Name", help_text="Empty: method, task and seed.")
+    tags = forms.CharField(required=False, max_length=200, label="Tags", help_text="Words with commas between them.")
+    notes = forms.CharField(required=False, max_length=10_000, label="Notes",
+                            widget=forms.Textarea(attrs={"rows": 3}), help_text="Why you launch this.")
+    run = forms.CharField(widget=forms.HiddenInput)
+    parent = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def clean_run(self) -> str:
+        token: str = self.cleaned_data["run"]
+        if not _RUN_ID.match(token):
+            raise forms.ValidationError("The form's own number is damaged; reload the page.")
+        return token
+
+    @property
+    def tag_list(self) -> list[str]:
+        return [tag.strip() for tag in self.cleaned_data["tags"].split(",") if tag.strip()]
+
+
+@dataclass
+class Input:
+    """A slot with what is typed in it."""
+
+    slot: Slot
+    typed: Typed
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def default(self) -> Typed:
+        return as_typed(self.slot.default)
+
+    @property
+    def changed(self) -> bool:
+        return self.typed != self.default and not (self.typed == "" and not self.slot.field.nullable)
+
+    @property
+    def default_text(self) -> str:
+        """The default as a sentence's end: "on", "none", "0.2"."""
+        value = self.default
+        if isinstance(value, bool):
+            return "on" if value else "off"
+        if isinstance(value, list):
+            return ", ".join(value) or "none"
+        return value or "none"
+
+    @property
+    def default_data(self) -> str:
+        """The default as the page's script compares it with the input's value."""
+        value = self.default
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return ",".join(value) if isinstance(value, list) else value
+
+    @property
+    def words(self) -> str:
+        """What the search in the form looks through."""
+        f = self.slot.field
+        return f"{f.title} {f.help} {self.slot.path}".lower()
+
+    @property
+    def range_text(self) -> str:
+        lo, hi = self.slot.field.minimum, self.slot.field.maximum
+        if lo is not None and hi is not None:
+            return f"{as_typed(lo)} to {as_typed(hi)}"
+        if lo is not None:
+            return f"from {as_typed(lo)}"
+        return f"up to {as_typed(hi)}" if hi is not None else ""
+
+
+@dataclass
+class InputGroup:
+    """A group with its inputs; advanced ones are folded unless one of them differs or is wrong."""
+
+    group: Group
+    inputs: list[Input]
+
+    @property
+    def plain(self) -> list[Input]:
+        return [one for one in self.inputs if not one.slot.field.advanced]
+
+    @property
+    def advanced(self) -> list[Input]:
+        return [one for one in self.inputs if one.slot.field.advanced]
+
+    @property
+    def unfold(self) -> bool:
+        return any(one.changed or one.errors for one in self.advanced)
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """A problem for the summary: which input it belongs to (its id, or that of its part of the form), and the text."""
+
+    target: str
+    title: str
+    text: str
+
+
+class LaunchForm:
+    """One project's form. Made by `from_post`, `from_document` or `empty`; nothing typed is lost on the way."""
+
+    def __init__(self, project: Project, choice: Choice, base: str, read: Reader, about: AboutForm) -> None:
+        self.project = project
+        self.asked = choice
+        self.choice = choice.known()
+        self.base = base
+        self.about = about
+        self.problems: list[Problem] = []
+        self.left_out: list[Problem] = []
+        self.groups = [
+            InputGroup(group, [self._input(slot, read) for slot in group.slots]) for group in groups_of(self.choice)
+        ]
+
+    @staticmethod
+    def _input(slot: Slot, read: Reader) -> Input:
+        typed = read(slot.name, slot.path)
+        if typed is MISSING:
+            typed = as_typed(slot.default)
+        elif isinstance(typed, list) and slot.field.widget != "multichoice":
+            typed = json.dumps(typed)
+        return Input(slot, typed)
+
+    @classmethod
+    def empty(cls, project: Project, *, base: str = "", methods: tuple[str, ...] = ()) -> "LaunchForm":
+        """All defaults, from the given base (a URI) or the first that is offered."""
+        bases = bases_in(project)
+        chosen = base or (bases[0].uri if bases else "")
+        choice = Choice(methods=methods) if chosen else Choice(kind="sft", fresh=True)
+        return cls(project, choice, chosen or FRESH, lambda name, path: MISSING, new_about())
+
+    @classmethod
+    def from_document(cls, project: Project, document: Any, *, about: AboutForm | None = None) -> "LaunchForm":
+        """Filled from a launch document or a run's configuration. What the form cannot hold stands in `left_out`."""
+        wanted = document if isinstance(document, dict) else {}
+        policy = wanted.get("policy") if isinstance(wanted.get("policy"), dict) else {}
+        chosen = wanted.get("methods") if isinstance(wanted.get("methods"), list) else []
+        fresh = bool(policy.get("architecture"))
+        choice = Choice(
+            kind=str(wanted.get("kind", "rl")),
+            task=str(_text_at(wanted, "task.name", "countdown")),
+            preset=str(_text_at(wanted, "algorithm.preset", "grpo")),
+            methods=tuple(str(one["slug"]) for one in chosen if isinstance(one, dict) and "slug" in one),
+            fresh=fresh,
+        )
+
+        def read(name: str, path: str) -> Any:
+            value = at_path(wanted, path)
+            if isinstance(value, dict):  # refused by the contract, and shown as it was given
+                return json.dumps(value)
+            return value if value is MISSING else as_typed(value)
+
+        form = cls(project, choice, FRESH if fresh else str(policy.get("checkpoint") or ""), read, about or new_about())
+        form.left_out = [p for p in _problems(document) if form.find(p.path) is None]
+        return form
+
+    @classmethod
+    def from_post(cls, project: Project, data: QueryDict) -> "LaunchForm":
+        """What was typed. Inputs that still show the default of the previous choice take the new choice's default."""
+        choice = _choice(data, "")
+        before = _choice(data, "was.").known()
+        stale: dict[str, Typed] = {}
+        if choice.known() != before and "was.kind" in data:
+            stale = {slot.name: as_typed(slot.default) for group in groups_of(before) for slot in group.slots}
+        slots = {slot.name: slot for group in groups_of(choice.known()) for slot in group.slots}
+
+        def read(name: str, path: str) -> Any:
+            if name not in data:
+                return MISSING
+            typed = _typed(slots[name], data)
+            return MISSING if name in stale and stale[name] == typed else typed
+
+        return cls(project, choice, data.get("policy.source", ""), read, AboutForm(data))
+
+    # The document
+
+    def document(self) -> dict[str, Any]:
+        """The launch document of what is typed, valid or not."""
+        c = self.choice
+        out: dict[str, Any] = {"kind": self.asked.kind, "policy": {}, "task": {"name": self.asked.task, "params": {}}}
+        if c.kind == "rl":
+            out["algorithm"] = {"preset": self.asked.preset}
+            unknown = [slug for slug in self.asked.methods if slug not in c.methods]
+            out["methods"] = [{"slug": slug, "params": {}} for slug in (*c.methods, *unknown)]
+        if not c.fresh:
+            out["policy"]["checkpoint"] = self.base or None
+        for one in self.inputs:
+            value = parsed(one.slot.field, one.typed)
+            if value is not MISSING:
+                put(out, one.slot.path, value)
+        return out
+
+    @cached_property
+    def config(self) -> dict[str, Any] | None:
+        """The resolved configuration; None when something is wrong, which then stands at the inputs and in `problems`."""
+        problems = check_base(self.project, self.base) if not self.choice.fresh else []
+        config = None
+        try:
+            config = resolved(self.document())
+        except InvalidConfig as error:
+            known = {p.path for p in problems}
+            problems += [p for p in error.problems if p.path not in known and not (known and p.path == "policy")]
+        self.add_problems(problems)
+        return None if problems else config
+
+    def add_problems(self, problems: list[Problem]) -> None:
+        """Puts each problem at its input."""
+        self.problems += problems
+        for problem in problems:
+            one = self.find(problem.path)
+            if one is not None:
+                one.errors.append(problem.message)
+
+    def find(self, path: str) -> Input | None:
+        """The input of a dotted path, or of the longest part of it that has one."""
+        by_path = {one.slot.path: one for one in self.inputs}
+        while path:
+            if path in by_path:
+                return by_path[path]
+            path = path.rpartition(".")[0]
+        return None
+
+    # For the template
+
+    @property
+    def inputs(self) -> list[Input]:
+        return [one for group in self.groups for one in group.inputs]
+
+    @cached_property
+    def by_key(self) -> dict[str, InputGroup]:
+        return {group.group.key: group for group in self.groups}
+
+    @property
+    def method_groups(self) -> list[tuple[MethodSpec, InputGroup]]:
+        return [(spec, self.by_key[f"method:{spec.slug}"]) for spec in self.choice.method_specs]
+
+    @cached_property
+    def bases(self) -> list[Base]:
+        return bases_in(self.project, chosen=self.base)
+
+    @property
+    def may_be_fresh(self) -> bool:
+        return self.choice.kind == "sft" or self.choice.fresh or not self.bases
+
+    @property
+    def kinds(self) -> list[tuple[str, str, str]]:
+        return [(kind, title, text) for kind, (title, text) in KIND_TITLES.items()]
+
+    @property
+    def tasks(self) -> list[Any]:
+        return list(TASKS.values())
+
+    @property
+    def presets(self) -> list[Preset]:
+        return list(PRESETS.values())
+
+    @property
+    def methods(self) -> list[MethodSpec]:
+        return list(all_methods().values())
+
+    def errors_at(self, *prefixes: str) -> list[str]:
+        """Problems of a picker: at one of these paths, and at no input."""
+        return [
+            p.message
+            for p in self.problems
+            if self.find(p.path) is None and any(re.fullmatch(prefix, p.path) for prefix in prefixes)
+        ]
+
+    @property
+    def kind_errors(self) -> list[str]:
+        return self.errors_at("kind")
+
+    @property
+    def base_errors(self) -> list[str]:
+        return self.errors_at("policy", r"policy\.checkpoint", r"policy\.architecture")
+
+    @property
+    def task_errors(self) -> list[str]:
+        return self.errors_at(r"task\.name", r"task\.params", "task")
+
+    @property
+    def preset_errors(self) -> list[str]:
+        return self.errors_at(r"algorithm\.preset", "algorithm")
+
+    @property
+    def method_errors(self) -> list[str]:
+        return self.errors_at(r"methods(\.\d+(\.slug|\.params)?)?")
+
+    @property
+    def complaints(self) -> list[Complaint]:
+        """Everything wrong, for the summary."""
+        out = []
+        for problem in self.problems:
+            one = self.find(problem.path)
+            title = one.slot.field.title if one else _PARTS.get(problem.path.split(".")[0], ("part-run", problem.path))[1]
+            target = one.slot.id if one else _PARTS.get(problem.path.split(".")[0], ("part-run", ""))[0]
+            out.append(Complaint(target, title, problem.message))
+        if self.about.is_bound and not self.about.is_valid():
+            for name, errors in self.about.errors.items():
+                label = self.about.fields[name].label or "Form"
+                out += [Complaint(f"id_{name}", str(label), str(text)) for text in errors]
+        return out
+
+
+_PARTS = {
+    "kind": ("part-kind", "Kind"),
+    "policy": ("part-base", "Base"),
+    "task": ("part-task", "Task"),
+    "algorithm": ("part-method", "Base algorithm"),
+    "methods": ("part-method", "Methods"),
+}
+
+
+def new_about(**initial: str) -> AboutForm:
+    """An untouched form about a run with a fresh id."""
+    return AboutForm(initial={"run": new_run_id(), **initial})
+
+
+def about_copy_of(run: Run) -> AboutForm:
+    """For "duplicate and edit"."""
+    return new_about(tags=", ".join(run.tags), parent=run.pk)
+
+
+def _text_at(document: Mapping[str, Any], path: str, otherwise: str) -> Any:
+    value = at_path(document, path)
+    return otherwise if value is MISSING else value
+
+
+def _problems(document: Any) -> list[Problem]:
+    try:
+        resolved(document)
+    except InvalidConfig as error:
+        return error.problems
+    return []
+
+
+def _choice(data: QueryDict, prefix: str) -> Choice:
+    kind = data.get(f"{prefix}kind", "rl")
+    return Choice(
+        kind=kind,
+        task=data.get(f"{prefix}task.name", "countdown"),
+        preset=data.get(f"{prefix}algorithm.preset", "grpo"),
+        methods=tuple(data.getlist(f"{prefix}methods")) if kind == "rl" else (),
+        fresh=data.get(f"{prefix}policy.source") == FRESH,
+    )
+
+
+def _typed(slot: Slot, data: QueryDict) -> Typed:
+    if slot.field.widget == "checkbox":
+        # A hidden "false" stands before the box, so that an empty box is told from an absent one.
+        return data.getlist(slot.name)[-1] == "true"
+    if slot.field.widget == "multichoice":
+        return [value for value in data.getlist(slot.name) if value]
+    return data[slot.name]

@@ -1,0 +1,18 @@
+"""Routes of launching."""
+
+from django.urls import path
+
+from webapp.launch import views
+from webapp.projects.routes import in_project
+
+app_name = "launch"
+
+urlpatterns = [
+    in_project(
+        path("launch/", views.new, name="new"),
+        path("launch/parts", views.parts, name="parts"),
+        path("launch/preview", views.preview, name="preview"),
+        path("launch/config.json", views.document, name="document"),
+        path("launch/fill", views.fill, name="fill"),
+    )
+]

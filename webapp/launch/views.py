@@ -1,0 +1,133 @@
+"""Launching from the browser: the form, its fragments, the document as a file, and a document as a form."""
+
+import json
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from trainer.contract.config import Problem
+from webapp.checkpoints.selectors import checkpoint_in
+from webapp.launch.forms import LaunchForm, about_copy_of
+from webapp.launch.preview import costs, differences, warnings
+from webapp.launch.services import launch_run
+from webapp.projects.views_base import ProjectRequest, project_view
+from webapp.runs.models import Run
+from webapp.runs.selectors import run_in
+from webapp.teams.permissions import Capability
+
+LARGEST_DOCUMENT = 1_000_000
+INVALID = 422
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@project_view(Capability.LAUNCH)
+def new(request: ProjectRequest) -> HttpResponse:
+    """GET: the form, with defaults, `?from=` a run, `?base=` a checkpoint or `?method=`. POST: launches what is typed."""
+    if request.method != "POST":
+        return _page(request, _start(request))
+    form = LaunchForm.from_post(request.project, request.POST)
+    if form.config is None or not form.about.is_valid():
+        return _page(request, form, status=INVALID)
+    about = form.about.cleaned_data
+    same = Run.objects.filter(pk=about["run"], project=request.project).first()
+    if same is not None and same.config == form.config:
+        messages.info(request, "This form has launched this run already. Duplicate it to launch the same again.")
+        return redirect(same)
+    parent = Run.objects.filter(pk=about["parent"], project=request.project).first() if about["parent"] else None
+    try:
+        run = launch_run(
+            request.project,
+            request.user,
+            form.config,
+            name=about["name"],
+            parent=parent,
+            tags=form.about.tag_list,
+            notes=about["notes"],
+            run_id=None if Run.objects.filter(pk=about["run"]).exists() else about["run"],
+        )
+    except ValidationError as error:
+        again = Run.objects.filter(pk=about["run"], project=request.project).first()
+        if again is not None:
+            return redirect(again)
+        form.add_problems([Problem(name, " ".join(texts)) for name, texts in error.message_dict.items()])
+        return _page(request, form, status=INVALID)
+    messages.success(request, f"{run.name} is in the queue.")
+    return redirect(run)
+
+
+def _start(request: ProjectRequest) -> LaunchForm:
+    """The form of a GET. What the address names must be in this project."""
+    if source := request.GET.get("from"):
+        run = run_in(request.project, source)
+        return LaunchForm.from_document(request.project, run.config, about=about_copy_of(run))
+    base = ""
+    if (wanted := request.GET.get("base", "")).isascii() and wanted.isdigit():
+        base = checkpoint_in(request.project, int(wanted[:18])).policy_uri
+    return LaunchForm.empty(request.project, base=base, methods=tuple(request.GET.getlist("method")))
+
+
+@require_POST
+@project_view(Capability.LAUNCH)
+def parts(request: ProjectRequest) -> HttpResponse:
+    """The form's inputs and the preview again, after a choice that decides which inputs there are."""
+    form = LaunchForm.from_post(request.project, request.POST)
+    return render(request, "launch/_parts.html", _context(form))
+
+
+@require_POST
+@project_view(Capability.LAUNCH)
+def preview(request: ProjectRequest) -> HttpResponse:
+    """The preview of what is typed."""
+    return render(request, "launch/_preview.html", _context(LaunchForm.from_post(request.project, request.POST)))
+
+
+@require_POST
+@project_view(Capability.LAUNCH)
+def document(request: ProjectRequest) -> HttpResponse:
+    """The resolved configuration as a file; the page with its problems when something is wrong."""
+    form = LaunchForm.from_post(request.project, request.POST)
+    if form.config is None:
+        return _page(request, form, status=INVALID)
+    text = json.dumps(form.config, indent=2, ensure_ascii=False) + "\n"
+    response = HttpResponse(text, content_type="application/json")
+    response.headers["Content-Disposition"] = 'attachment; filename="config.json"'
+    return response
+
+
+@require_POST
+@project_view(Capability.LAUNCH)
+def fill(request: ProjectRequest) -> HttpResponse:
+    """A JSON document, pasted or as a file, becomes the form. Nothing is launched."""
+    file = request.FILES.get("file")
+    if file is not None and (file.size or 0) > LARGEST_DOCUMENT:
+        return _page(request, _start(request), status=INVALID, paste_error="The file is larger than 1 MB; a configuration is not.")
+    raw = file.read() if file is not None else request.POST.get("document", "").encode()
+    try:
+        wanted = json.loads(raw)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        text = raw.decode(errors="replace")
+        return _page(request, _start(request), status=INVALID, paste_error=f"This is no JSON: {error}.", pasted=text)
+    form = LaunchForm.from_document(request.project, wanted)
+    return _page(request, form)
+
+
+def _page(request: HttpRequest, form: LaunchForm, *, status: int = 200, **more: Any) -> HttpResponse:
+    return render(request, "launch/new.html", {**_context(form), "refused": status == INVALID, **more}, status=status)
+
+
+def _context(form: LaunchForm) -> dict[str, Any]:
+    config = form.config
+    left_out = [problem for problem in form.left_out if problem not in form.problems]
+    context: dict[str, Any] = {"form": form, "config": config, "left_out": left_out}
+    if config is not None:
+        context |= {
+            "differences": differences(form, config),
+            "costs": costs(config),
+            "warnings": warnings(config),
+            "config_text": json.dumps(config, indent=2, ensure_ascii=False),
+        }
+    return context
