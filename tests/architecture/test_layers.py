@@ -21,8 +21,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("methods",),
     ("launch",),
     ("studies",),
-    ("compare", "health", "reports", "live"),
+    ("compare", "health", "reports", "live", "runpage"),
     ("api", "compat"),
+    ("demo",),
     ("config",),
 )
 LEVEL = {app: level for level, apps in enumerate(LAYERS) for app in apps}
@@ -30,7 +31,7 @@ LEVEL = {app: level for level, apps in enumerate(LAYERS) for app in apps}
 # What the web side may take from the trainer, and where.
 FORMULAS = ("trainer.contract.passk", "trainer.contract.intervals")
 LIGHT = ("trainer.contract", "trainer.methods", "trainer.core.registry", "trainer.data.tasks")
-ALLOWED = {"launch": LIGHT, "methods": LIGHT, "evals": FORMULAS, "compare": FORMULAS}
+ALLOWED = {"launch": LIGHT, "methods": LIGHT, "evals": FORMULAS, "compare": FORMULAS, "demo": FORMULAS}
 
 TRAINER_MAY_NOT = ("django", "celery", "rest_framework", "webapp", "kombu")
 HEAVY = ("torch", "transformers", "vllm", "numpy", "safetensors")

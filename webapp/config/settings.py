@@ -53,8 +53,10 @@ APP_ORDER = (
     "health",
     "reports",
     "live",
+    "runpage",
     "api",
     "compat",
+    "demo",
 )
 LOCAL_APPS = [name for name in APP_ORDER if (BASE_DIR / "webapp" / name / "apps.py").exists()]
 
