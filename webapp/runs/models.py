@@ -4,7 +4,7 @@ import secrets
 
 from django.conf import settings
 from django.db import models
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 
 from webapp.projects.models import Project
 from webapp.runs.states import ACTIVE, OVER, RESUMABLE, RunState
@@ -84,10 +84,7 @@ class Run(models.Model):
         return *self.project.url_args, self.id
 
     def get_absolute_url(self) -> str:
-        try:
-            return reverse("runpage:overview", args=self.url_args)
-        except NoReverseMatch:
-            return reverse("live:stream", args=self.url_args)
+        return reverse("runpage:overview", args=self.url_args)
 
     @property
     def base_checkpoint(self) -> str | None:

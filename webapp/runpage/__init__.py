@@ -1,0 +1,1 @@
+"""The page of one run: overview, squeezing, rollouts, evaluations, configuration, and the data of its charts."""

@@ -1,0 +1,7 @@
+"""Registration of the app."""
+
+from django.apps import AppConfig
+
+
+class RunPageConfig(AppConfig):
+    name = "webapp.runpage"

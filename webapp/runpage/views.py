@@ -1,0 +1,197 @@
+"""The run's pages and what their buttons do."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import NoReverseMatch, reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from webapp.checkpoints.selectors import base_of, checkpoints_of, runs_from
+from webapp.evals import curves
+from webapp.evals.selectors import evaluations_of
+from webapp.evals.verdicts import verdict_of
+from webapp.launch.services import cancel_run, config_text, resume_run
+from webapp.methods.selectors import derived, described, method_titles
+from webapp.metrics.selectors import AXES, series_of
+from webapp.projects.views_base import ProjectRequest, project_view
+from webapp.runpage import squeezing as squeezed
+from webapp.runpage.axes import OFFERED, axis_of
+from webapp.runpage.layout import sections_of
+from webapp.runpage.rollouts import FILTERS, browse
+from webapp.runpage.tree import tree_of
+from webapp.runs.models import Run
+from webapp.runs.selectors import attempts_of, event_keys, log_tail, run_in, transitions_of
+from webapp.runs.states import BadTransition
+from webapp.teams.permissions import Capability
+
+LOG_LINES = 200
+FIGURES = frozenset({"histogram", "heatmap", "scatter", "table", "text"})
+TABS = (
+    ("overview", "Overview"),
+    ("squeezing", "Squeezing"),
+    ("rollouts", "Rollouts"),
+    ("evaluations", "Evaluations"),
+    ("config", "Config & lineage"),
+)
+VERDICT_TONES = {"squeezing": "bad", "not squeezing": "good", "not resolved": "warn", "pending": ""}
+
+
+@require_safe
+@project_view()
+def overview(request: ProjectRequest, run: str) -> HttpResponse:
+    found = run_in(request.project, run)
+    return render(
+        request,
+        "runs/overview.html",
+        {
+            **_frame(found, "overview"),
+            **_charts(request, found),
+            **_verdict(found),
+            "lines": log_tail(found, lines=LOG_LINES),
+            "definitions": described(_keys(found)),
+        },
+    )
+
+
+@require_safe
+@project_view()
+def part(request: ProjectRequest, run: str, part: str) -> HttpResponse:
+    """A piece of the overview again, when something changed that scripts do not redraw."""
+    found = run_in(request.project, run)
+    if part == "head":
+        return render(request, "runs/_head.html", _frame(found, request.GET.get("tab", "overview")))
+    if part == "verdict":
+        return render(request, "runs/_verdict.html", {"run": found, **_verdict(found)})
+    if part == "charts":
+        return render(request, "runs/_charts.html", {"run": found, **_charts(request, found)})
+    raise Http404
+
+
+@require_safe
+@project_view()
+def rollouts(request: ProjectRequest, run: str) -> HttpResponse:
+    found = run_in(request.project, run)
+    query = request.GET
+    browser = browse(
+        found, iteration=query.get("iteration", ""), prompt=query.get("prompt", ""), only=query.get("only", "")
+    )
+    filters = [(name, label) for name, (label, _choose) in FILTERS.items()]
+    return render(request, "runs/rollouts.html", {**_frame(found, "rollouts"), "browser": browser, "filters": filters})
+
+
+@require_safe
+@project_view()
+def evaluations(request: ProjectRequest, run: str) -> HttpResponse:
+    found = run_in(request.project, run)
+    rows = [
+        {
+            "evaluation": evaluation,
+            "problems": len(evaluation.counts["uid"]),
+            "first": curves.pass_at(evaluation, 1),
+            "last": curves.pass_at(evaluation, evaluation.samples),
+        }
+        for evaluation in reversed(evaluations_of(found))
+    ]
+    return render(request, "runs/evaluations.html", {**_frame(found, "evaluations"), "rows": rows})
+
+
+@require_safe
+@project_view()
+def squeezing(request: ProjectRequest, run: str) -> HttpResponse:
+    found = run_in(request.project, run)
+    view = squeezed.view_of(found, problem=request.GET.get("problem", ""))
+    return render(request, "runs/squeezing.html", {**_frame(found, "squeezing"), **_verdict(found), "view": view})
+
+
+@require_safe
+@project_view()
+def config(request: ProjectRequest, run: str) -> HttpResponse:
+    found = run_in(request.project, run)
+    return render(
+        request,
+        "runs/config.html",
+        {
+            **_frame(found, "config"),
+            "nodes": tree_of(found.config),
+            "attempts": attempts_of(found),
+            "transitions": transitions_of(found),
+            "checkpoints": [(saved, runs_from(saved)) for saved in checkpoints_of(found)],
+        },
+    )
+
+
+@require_safe
+@project_view()
+def config_file(request: ProjectRequest, run: str) -> HttpResponse:
+    """The resolved configuration, as the trainer takes it."""
+    found = run_in(request.project, run)
+    response = HttpResponse(config_text(found), content_type="application/json")
+    response.headers["Content-Disposition"] = f'attachment; filename="{found.pk}.json"'
+    return response
+
+
+@require_POST
+@project_view(Capability.LAUNCH)
+def stop(request: ProjectRequest, run: str) -> HttpResponse:
+    found = run_in(request.project, run)
+    try:
+        stopped = cancel_run(found, request.user)
+    except BadTransition:
+        messages.warning(request, f"{found.name} is over already ({found.get_state_display().lower()}).")
+    else:
+        text = "was cancelled before it started" if stopped.is_over else "saves its state and then stops"
+        messages.success(request, f"{found.name} {text}.")
+    return redirect("runpage:overview", *found.url_args)
+
+
+@require_POST
+@project_view(Capability.LAUNCH)
+def resume(request: ProjectRequest, run: str) -> HttpResponse:
+    found = run_in(request.project, run)
+    try:
+        attempt = resume_run(found, request.user)
+    except BadTransition:
+        messages.warning(request, f"{found.name} cannot be resumed: it is {found.get_state_display().lower()}.")
+    else:
+        messages.success(request, f"{found.name} is in the queue again, as attempt {attempt.number}.")
+    return redirect("runpage:overview", *found.url_args)
+
+
+def _frame(run: Run, tab: str) -> dict[str, Any]:
+    """What the heading and the tabs of every page of a run show."""
+    try:
+        copy = f"{reverse('launch:new', args=run.project.url_args)}?{urlencode({'from': run.pk})}"
+    except NoReverseMatch:
+        copy = ""
+    return {
+        "run": run,
+        "tab": tab,
+        "tabs": [(name, label, reverse(f"runpage:{name}", args=run.url_args)) for name, label in TABS],
+        "method": " + ".join(method_titles(run.methods)) or run.method_label,
+        "derived": derived(run.methods),
+        "base": base_of(run),
+        "copy_url": copy,
+    }
+
+
+def _keys(run: Run) -> list[str]:
+    return [series.key for series in series_of(run)]
+
+
+def _charts(request: HttpRequest, run: Run) -> dict[str, Any]:
+    axis = axis_of(request.GET.get("x", ""))
+    figures = [(kind, key) for kind, keys in event_keys(run).items() if kind in FIGURES for key in keys]
+    return {
+        "sections": sections_of(run, _keys(run)),
+        "figures": figures,
+        "axis": axis,
+        "axes": [(name, AXES[name][0]) for name in OFFERED],
+    }
+
+
+def _verdict(run: Run) -> dict[str, Any]:
+    verdict = verdict_of(run)
+    return {"verdict": verdict, "verdict_tone": VERDICT_TONES[verdict.kind]}
