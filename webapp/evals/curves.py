@@ -1,6 +1,6 @@
 """Curves over k and over iterations, effective numbers, and paired differences, from stored counts.
 
-Everything here is a function of immutable rows, so results are kept in Django's cache under the row's key.
+Everything here is a function of stored counts alone, so results are kept in Django's cache under the counts' digest.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ class Effective:
 
 
 def _kept(name: str, evaluations: Sequence[Evaluation], compute: Callable[[], T]) -> T:
-    rows = ":".join(f"{e.pk}.{e.live_seq}" for e in evaluations)
+    rows = ":".join(e.digest for e in evaluations)
     return cache.get_or_set(f"evals:{VERSION}:{name}:{rows}", compute, KEPT_SECONDS)  # type: ignore[return-value]
 
 

@@ -1,5 +1,7 @@
 """Evaluation sets and evaluations."""
 
+import hashlib
+import json
 from functools import cached_property
 from typing import Any
 
@@ -85,6 +87,11 @@ class Evaluation(models.Model):
             uid: dict(zip(names, row, strict=True))
             for uid, row in zip(self.counts["uid"], zip(*columns, strict=True), strict=True)
         }
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the counts: what computed results are kept under."""
+        return hashlib.blake2b(json.dumps(self.counts).encode(), digest_size=16).hexdigest()
 
     @property
     def samples(self) -> int:

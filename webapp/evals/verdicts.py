@@ -138,8 +138,8 @@ def _said(change: Change) -> str:
     if change.direction != "not resolved":
         return f"pass@{change.k} {change.direction} {values}{_bounds(change.now)}"
     if change.difference.lo is None or change.difference.hi is None:
-        return f"pass@{change.k} {values}, not resolved: {change.difference.note}"
-    return f"pass@{change.k} {values}, not resolved: change{_bounds(change.difference)}"
+        return f"pass@{change.k} {values} (not resolved: {change.difference.note})"
+    return f"pass@{change.k} {values} (not resolved: change{_bounds(change.difference)})"
 
 
 def _said_effective(numbers: curves.Effective) -> str:
@@ -148,10 +148,10 @@ def _said_effective(numbers: curves.Effective) -> str:
         f"{_number(numbers.start.value)} → {_number(numbers.now.value)} on {numbers.problems} problems solved at both"
     )
     if numbers.rise.lo is None or numbers.rise.hi is None:
-        return f"{what} {values}, not resolved: {numbers.rise.note}"
+        return f"{what} {values} (not resolved: {numbers.rise.note})"
     if numbers.falls:
         return f"{what} fell {values}"
-    return f"{what} {'rose' if numbers.rise.hi < 0 else 'not resolved'} {values}"
+    return f"{what} rose {values}" if numbers.rise.hi < 0 else f"{what} {values} (not resolved)"
 
 
 def _bounds(estimate: Estimate) -> str:
@@ -163,7 +163,8 @@ def _bounds(estimate: Estimate) -> str:
 def _short(value: float) -> str:
     """A rate with two decimals: .05, −.12, 1.00; three where two would say .00."""
     digits = 3 if 0 < abs(value) < 0.095 else 2
-    return f"{value:.{digits}f}".replace("0.", ".", 1).replace("-", "\u2212")
+    text = f"{abs(value):.{digits}f}".removeprefix("0")
+    return f"\u2212{text}" if value < 0 else text
 
 
 def _number(value: float) -> str:
