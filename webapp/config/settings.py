@@ -54,6 +54,7 @@ APP_ORDER = (
     "reports",
     "live",
     "runpage",
+    "runlist",
     "api",
     "compat",
     "demo",
@@ -110,6 +111,13 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": env.database("UNSQUEEZE_DATABASE_URL", data=DATA_DIR)}
+# Curves and intervals, which are functions of rows that never change. A few hundred bytes each.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "OPTIONS": {"MAX_ENTRIES": 20_000},
+    }
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_USER_MODEL = "accounts.User"

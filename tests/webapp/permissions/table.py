@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.conftest import EVERYONE, Cast
+from tests.webapp.making import make_run
 
 SIGN_IN = 302  # anonymous people are sent to the sign-in page
 
@@ -57,6 +58,10 @@ def in_team(cast: Cast) -> tuple[Any, ...]:
     return (cast.team.slug,)
 
 
+def of_run(cast: Cast) -> tuple[Any, ...]:
+    return (*cast.project.url_args, make_run(cast.project).pk)
+
+
 @dataclass(frozen=True)
 class Row:
     """One request. `args` are the route's arguments, `data` the form of a POST (or the query of a GET)."""
@@ -82,4 +87,5 @@ TABLE: tuple[Row, ...] = (
     Row("projects:home", PROJECT_VIEW, args=in_project),
     Row("projects:new", PROJECT_MANAGE, args=in_team),
     Row("projects:new", PROJECT_MANAGE.after(302), args=in_team, method="post", data={"name": "New", "slug": "new"}),
+    Row("live:stream", PROJECT_VIEW, args=of_run),
 )
