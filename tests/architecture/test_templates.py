@@ -93,7 +93,7 @@ def test_modules_import_in_the_form_that_collecting_rewrites(path: Path) -> None
     """See `webapp.core.storage`: one statement a line, relative, with a semicolon."""
     text = path.read_text(encoding="utf-8")
     for line in re.findall(r"^(?:import|export)\b.*\bfrom\b.*$", text, re.M):
-        assert re.search(r"from [\"']\./[\w./-]+\.js[\"'];", line), f"{_name(path)}: {line}"
+        assert re.search(r"from [\"']\.{1,2}/[\w./-]+\.js[\"'];", line), f"{_name(path)}: {line}"
     assert not re.search(r"\bimport\(", text), "a dynamic import would ask for the name without the hash"
 
 

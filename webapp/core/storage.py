@@ -7,11 +7,11 @@ _IMPORTS = (
     "js/*.js",
     (
         (
-            r"""(?m)^(?P<matched>(?P<what>(?:import|export)\s[^;"']*?\sfrom)\s*["'](?P<url>\./[^"']+)["'];)""",
+            r"""(?m)^(?P<matched>(?P<what>(?:import|export)\s[^;"']*?\sfrom)\s*["'](?P<url>\.{1,2}/[^"']+)["'];)""",
             """%(what)s "%(url)s";""",
         ),
         (
-            r"""(?m)^(?P<matched>import\s*["'](?P<url>\./[^"']+)["'];)""",
+            r"""(?m)^(?P<matched>import\s*["'](?P<url>\.{1,2}/[^"']+)["'];)""",
             """import "%(url)s";""",
         ),
     ),
@@ -21,7 +21,7 @@ _IMPORTS = (
 class StaticStorage(CompressedManifestStaticFilesStorage):
     """Compressed files with the content's hash in the name, so that browsers may keep them for ever.
 
-    `import ... from "./other.js"` between the modules in `static/js` is rewritten to the hashed name as well.
+    Relative imports between the modules in `static/js` are rewritten to the hashed names as well.
     """
 
     patterns = (CompressedManifestStaticFilesStorage.patterns[0], _IMPORTS)

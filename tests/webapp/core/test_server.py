@@ -153,19 +153,26 @@ def test_the_plotly_in_use_still_honours_the_stand_ins(settings) -> None:
 
 def test_collected_modules_import_each_other_by_hashed_name(settings, tmp_path: Path) -> None:
     source = tmp_path / "source" / "js"
-    source.mkdir(parents=True)
+    (source / "charts").mkdir(parents=True)
     (source / "one.js").write_text(
-        'import { two } from "./two.js";\n// import x from "./gone.js";\nexport { two } from "./two.js";\n'
+        'import { two } from "./two.js";\n// import x from "./gone.js";\nexport {\n  two,\n} from "./two.js";\n'
     )
     (source / "two.js").write_text("export const two = 2;\n")
+    (source / "charts" / "three.js").write_text('import { two } from "../two.js";\nimport "./four.js";\n')
+    (source / "charts" / "four.js").write_text("export {};\n")
     settings.STATICFILES_DIRS = [source.parent]
     settings.STATIC_ROOT = tmp_path / "out"
     settings.STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
     settings.STORAGES = {**settings.STORAGES, "staticfiles": {"BACKEND": "webapp.core.storage.StaticStorage"}}
     call_command("collectstatic", interactive=False, verbosity=0)
-    (two,) = (tmp_path / "out" / "js").glob("two.*.js")
-    (one,) = (tmp_path / "out" / "js").glob("one.*.js")
+    out = tmp_path / "out" / "js"
+    (one,), (two,) = out.glob("one.*.js"), out.glob("two.*.js")
+    (three,), (four,) = (out / "charts").glob("three.*.js"), (out / "charts").glob("four.*.js")
     assert one.read_text().count(f'from "./{two.name}"') == 2
+    assert three.read_text().split("\n")[:2] == [
+        f'import {{ two }} from "../{two.name}";',
+        f'import "./{four.name}";',
+    ]
     assert (tmp_path / "out" / "staticfiles.json").exists()
 
 
