@@ -74,16 +74,72 @@ def _bca_quantiles(v: np.ndarray, boot: np.ndarray, mean: float, confidence: flo
     import numpy as np
 
     normal = NormalDist()
-    below = (np.sum(boot < mean) + 0.5 * np.sum(boot == mean)) / len(boot)
-    z0 = normal.inv_cdf(min(max(float(below), 1e-6), 1 - 1e-6))
-    centred = v - v.mean()
-    spread = float(np.sum(centred**2))
-    accel = float(np.sum(centred**3)) / (6.0 * spread**1.5) if spread > 0 else 0.0
+    z0, accel = _bca_constants(v, boot, mean)
     out = []
     for tail in ((1 - confidence) / 2, (1 + confidence) / 2):
         z = z0 + normal.inv_cdf(tail)
         out.append(float(np.quantile(boot, normal.cdf(z0 + z / (1 - accel * z)))))
     return out[0], out[1]
+
+
+def _bca_constants(v: np.ndarray, boot: np.ndarray, mean: float) -> tuple[float, float]:
+    """Bias correction z₀ and acceleration a of a sample mean."""
+    import numpy as np
+
+    below = (np.sum(boot < mean) + 0.5 * np.sum(boot == mean)) / len(boot)
+    z0 = NormalDist().inv_cdf(min(max(float(below), 1e-6), 1 - 1e-6))
+    centred = v - v.mean()
+    spread = float(np.sum(centred**2))
+    return z0, float(np.sum(centred**3)) / (6.0 * spread**1.5) if spread > 0 else 0.0
+
+
+def bca_p_value(values: Sequence[float] | np.ndarray, *, weights: Any = None) -> float | None:
+    """Two-sided p value of "the mean is 0" that belongs to `bca`: below .05 exactly when the 95 % interval leaves 0 out.
+
+    It is the BCa interval inverted, and never below 1/resamples, which is what the bootstrap resolves. None where `bca`
+    shows no interval.
+    """
+    import numpy as np
+
+    v = np.asarray(values, dtype=float)
+    if len(v) < TOO_FEW_PROBLEMS or float(np.ptp(v)) == 0.0:
+        return None
+    w = resampling_weights(len(v)) if weights is None else weights
+    boot = w @ v / len(v)
+    resolution = 1.0 / len(boot)
+    below = float(np.sum(boot < 0) + 0.5 * np.sum(boot == 0)) * resolution
+    if not resolution / 2 < below < 1 - resolution / 2:
+        return resolution
+    normal = NormalDist()
+    z0, accel = _bca_constants(v, boot, float(v.mean()))
+    shift = normal.inv_cdf(below) - z0
+    tail = normal.cdf(shift / (1 + accel * shift) - z0)
+    return float(min(1.0, max(resolution, 2 * min(tail, 1 - tail))))
+
+
+def seed_p_value(per_seed: Sequence[float]) -> float | None:
+    """Two-sided p value of "the mean over seeds is 0" by the t test of `seed_interval`; None for one seed, or when the
+    seeds do not vary (then there is no spread to judge by).
+    """
+    s = len(per_seed)
+    if s < 2 or max(per_seed) == min(per_seed):
+        return None
+    mean = math.fsum(per_seed) / s
+    deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in per_seed) / (s - 1))
+    return max(0.0, 2 * (1 - _t_cdf(abs(mean) * math.sqrt(s) / deviation, s - 1)))
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Holm's (1979) step-down adjusted p values, in order: with a level α on them, the chance of any false rejection is
+    at most α. A None stays None and counts as a comparison all the same.
+    """
+    known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    out: list[float | None] = [None] * len(p_values)
+    highest = 0.0
+    for rank, (p, i) in enumerate(known):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p))
+        out[i] = highest
+    return out
 
 
 def pass_at_k_values(counts: Sequence[tuple[int, int]], k: int) -> list[float]:
@@ -150,6 +206,7 @@ class Crossing:
 
 def crossing(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]], ks: Sequence[int]) -> Crossing | None:
     """The crossing of two pass@k curves over the same problems in the same order; None if the estimates never cross.
+    Estimates that cross more than once have no single k: not resolved.
 
     Bootstrap over problems, the same resamples for both. The k of a resample is interpolated on log₂ k. A crossing is
     resolved when at least 95 % of the resamples cross in the same direction exactly once; its interval is the central
@@ -161,9 +218,11 @@ def crossing(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]], ks: Seq
         raise ValueError(f"crossing needs the same problems in both curves, found {len(a)} and {len(b)}")
     diff = np.array([[x - y for x, y in zip(pass_at_k_values(a, k), pass_at_k_values(b, k), strict=True)] for k in ks])
     log_k = np.log2(np.asarray(ks, dtype=float))
-    point = _single_crossing(diff.mean(axis=1), log_k)
+    means = diff.mean(axis=1)
+    point = _single_crossing(means, log_k)
     if point is None:
-        return None
+        signs = np.sign(means[means != 0])
+        return Crossing(False, a_above_before=bool(signs[0] > 0)) if np.any(signs[1:] != signs[:-1]) else None
     k0, above = point
     if len(a) < TOO_FEW_PROBLEMS:
         return Crossing(False, a_above_before=above)

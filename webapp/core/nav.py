@@ -25,7 +25,7 @@ class NavItem:
 
     `route` is a URL name below a project, `key` the shortcut that opens it, and `capability` the value of the
     `webapp.teams.permissions.Capability` without which it is hidden. The slot `primary` is the button at the top right;
-    there is one.
+    there is one. The entry is marked on pages of its own namespace and of those in `inside`.
     """
 
     label: str
@@ -35,10 +35,11 @@ class NavItem:
     order: int = 50
     capability: str = "view"
     slot: Literal["main", "primary"] = "main"
+    inside: tuple[str, ...] = ()
 
     @property
-    def namespace(self) -> str:
-        return self.route.partition(":")[0]
+    def namespaces(self) -> tuple[str, ...]:
+        return (self.route.partition(":")[0], *self.inside)
 
 
 @dataclass(frozen=True, kw_only=True)

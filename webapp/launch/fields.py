@@ -7,7 +7,7 @@ A slot has a path in the document, as problems name it (`methods.0.params.alpha`
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -15,9 +15,11 @@ from trainer.contract.config import KINDS, AlgorithmSection, Architecture, SftSe
 from trainer.contract.forms import FormField, fields_of
 from trainer.contract.presets import PRESETS
 from trainer.core.registry import MethodSpec
-from trainer.data.task import Task
 from trainer.data.tasks import TASKS
 from trainer.methods import all_methods
+
+if TYPE_CHECKING:
+    from trainer.data.task import Task
 
 KIND_TITLES = {
     "rl": ("Reinforcement learning", "Rewards from the task's checker; a method decides how the policy learns from them."),
@@ -53,7 +55,7 @@ class Choice:
         return [all_methods()[slug] for slug in self.methods]
 
     @property
-    def task_class(self) -> type[Task]:
+    def task_class(self) -> "type[Task]":
         return TASKS[self.task]
 
 

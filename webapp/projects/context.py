@@ -69,7 +69,7 @@ class Frame:
                 url=reverse(item.route, args=access.project.url_args),
                 icon=item.icon,
                 key=item.key,
-                current=item.namespace == here,
+                current=here in item.namespaces,
             )
             for item in nav_items()
             if item.slot == slot and access.allows(item.capability)
