@@ -120,7 +120,7 @@ def phase_bands(run: Run) -> list[Band]:
             starts.pop()
         if not starts or starts[-1][1] != entry[1]:
             starts.append(entry)
-    ends = [begin - 1 for begin, _, _ in starts[1:]] + [None]
+    ends = [*(begin - 1 for begin, _, _ in starts[1:]), None][: len(starts)]
     return [Band(name, title, begin, end) for (begin, name, title), end in zip(starts, ends, strict=True)]
 
 

@@ -13,8 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.utils import timezone
+
 from tests.conftest import EVERYONE, Cast
 from tests.webapp.making import make_run
+from webapp.runs.services import NewEvent, add_events
 
 SIGN_IN = 302  # anonymous people are sent to the sign-in page
 
@@ -62,6 +65,13 @@ def of_run(cast: Cast) -> tuple[Any, ...]:
     return (*cast.project.url_args, make_run(cast.project).pk)
 
 
+def of_run_with_figure(cast: Cast) -> tuple[Any, ...]:
+    run = make_run(cast.project)
+    note = NewEvent(kind="text", key="note", iteration=1, payload={"text": "Hello"}, time=timezone.now())
+    add_events(run_id=run.pk, attempt=1, rows=[note], seq=2)
+    return (*cast.project.url_args, run.pk)
+
+
 @dataclass(frozen=True)
 class Row:
     """One request. `args` are the route's arguments, `data` the form of a POST (or the query of a GET)."""
@@ -88,4 +98,18 @@ TABLE: tuple[Row, ...] = (
     Row("projects:new", PROJECT_MANAGE, args=in_team),
     Row("projects:new", PROJECT_MANAGE.after(302), args=in_team, method="post", data={"name": "New", "slug": "new"}),
     Row("live:stream", PROJECT_VIEW, args=of_run),
+    Row("runpage:overview", PROJECT_VIEW, args=of_run),
+    Row("runpage:squeezing", PROJECT_VIEW, args=of_run),
+    Row("runpage:rollouts", PROJECT_VIEW, args=of_run),
+    Row("runpage:evaluations", PROJECT_VIEW, args=of_run),
+    Row("runpage:config", PROJECT_VIEW, args=of_run),
+    Row("runpage:config-file", PROJECT_VIEW, args=of_run),
+    Row("runpage:part", PROJECT_VIEW, args=lambda cast: (*of_run(cast), "head")),
+    Row("runpage:chart", PROJECT_VIEW, args=lambda cast: (*of_run(cast), "reward")),
+    Row("runpage:metric", PROJECT_VIEW, args=of_run, data={"key": "reward"}),
+    Row("runpage:metrics-csv", PROJECT_VIEW, args=of_run, data={"key": "reward"}),
+    Row("runpage:behind", PROJECT_VIEW, args=of_run),
+    Row("runpage:figure", PROJECT_VIEW, args=of_run_with_figure, data={"kind": "text", "key": "note"}),
+    Row("runpage:stop", PROJECT_LAUNCH.after(302), args=of_run, method="post"),
+    Row("runpage:resume", PROJECT_LAUNCH.after(302), args=of_run, method="post"),
 )
