@@ -53,4 +53,4 @@ class RunInput(models.Model):
         constraints = [models.UniqueConstraint(fields=["run", "role"], name="one_input_per_role")]
 
     def __str__(self) -> str:
-        return f"{self.role} of {self.run_id}"  # type: ignore[attr-defined]
+        return f"{self.role} of {self.run_id}"

@@ -28,7 +28,7 @@ def store_checkpoint(*, run: Run, attempt: int, event: Mapping[str, Any], time: 
     iteration = event["axes"]["iteration"]
     uri = run_uri(run.pk, event["uri"])
     checkpoint, _made = Checkpoint.objects.update_or_create(
-        project_id=run.project_id,  # type: ignore[attr-defined]
+        project_id=run.project_id,
         uri=uri,
         defaults={
             "run": run,
@@ -61,7 +61,7 @@ def rewind(*, run_id: str, attempt: int, iteration: int, seq: int) -> None:
 
 def record_input(*, run: Run, uri: str) -> None:
     """Lineage, where the base is a checkpoint that this project knows; a plain folder leaves none."""
-    found = Checkpoint.objects.filter(project_id=run.project_id, policy_uri=uri).first()  # type: ignore[attr-defined]
+    found = Checkpoint.objects.filter(project_id=run.project_id, policy_uri=uri).first()
     if found is not None:
         RunInput.objects.get_or_create(run=run, role="base", defaults={"checkpoint": found})
 

@@ -19,10 +19,7 @@ def evaluations_of(run: Run, name: str | None = None) -> list[Evaluation]:
     rows = Evaluation.objects.filter(run=run, retired=False).select_related("set").defer("answers")
     if name is not None:
         rows = rows.filter(name=name)
-    newest = {
-        (e.name, e.policy, e.set_id, e.iteration): e  # type: ignore[attr-defined]
-        for e in rows.order_by("iteration", "attempt", "pk")
-    }
+    newest = {(e.name, e.policy, e.set_id, e.iteration): e for e in rows.order_by("iteration", "attempt", "pk")}
     return list(newest.values())
 
 
@@ -93,10 +90,10 @@ def passk_over_iterations(run: Run, name: str = "validation") -> Progress | None
     found = evaluations_of(run, name)
     if not found:
         return None
-    same = [e for e in found if e.set_id == found[-1].set_id and e.policy == found[-1].policy]  # type: ignore[attr-defined]
+    same = [e for e in found if e.set_id == found[-1].set_id and e.policy == found[-1].policy]
     ks = ks_over_iterations(min(e.samples for e in same))
     return Progress(
-        set_id=found[-1].set_id,  # type: ignore[attr-defined]
+        set_id=found[-1].set_id,
         iterations=[e.iteration for e in same],
         ks=ks,
         estimates=[[curves.pass_at(e, k) for e in same] for k in ks],
@@ -116,7 +113,7 @@ def effective_over_iterations(run: Run, name: str = "validation") -> list[tuple[
         return []
     out = []
     for evaluation in found:
-        if evaluation.set_id != start.set_id or evaluation.pk == start.pk:  # type: ignore[attr-defined]
+        if evaluation.set_id != start.set_id or evaluation.pk == start.pk:
             continue
         numbers = curves.effective(evaluation, start)
         if numbers is not None:
@@ -169,7 +166,7 @@ def curve_json(evaluation: Evaluation) -> dict[str, Any]:
     found = curves.curve(evaluation)
     return {
         "id": evaluation.pk,
-        "run": evaluation.run_id,  # type: ignore[attr-defined]
+        "run": evaluation.run_id,
         "name": evaluation.name,
         "iteration": evaluation.iteration,
         "set": evaluation.set.uid,

@@ -50,12 +50,12 @@ def _set_of(run: Run, event: Mapping[str, Any]) -> EvaluationSet:
     sent = event["set"]
     if sent is not None:
         found, _made = EvaluationSet.objects.get_or_create(
-            project_id=run.project_id,  # type: ignore[attr-defined]
+            project_id=run.project_id,
             uid=sent["id"],
             defaults={name: sent[name] for name in ("task", "split", "checker_version", "sampler", "n", "problems")},
         )
         return found
-    known = EvaluationSet.objects.filter(project_id=run.project_id, uid=event["set_id"]).first()  # type: ignore[attr-defined]
+    known = EvaluationSet.objects.filter(project_id=run.project_id, uid=event["set_id"]).first()
     if known is None:
         raise UnknownSet(
             f"the evaluation {event['name']!r} names the set {event['set_id']!r}, whose problems were not sent; "

@@ -174,12 +174,9 @@ def _take(run: Run, attempt: Attempt, envelope: Envelope, rows: _Rows, seq: int)
         case Mark():
             if event.mark == "rewind":
                 _rewind(run, attempt, event.iteration, seq)
-            payload = {"message": event.message, "data": event.data}
-            rows.events.append(
-                runs.NewEvent(
-                    kind="mark", key=event.mark, payload=payload, time=time, iteration=max(0, event.iteration)
-                )
-            )
+            told: dict[str, Any] = {"message": event.message, "data": event.data}
+            at = max(0, event.iteration)
+            rows.events.append(runs.NewEvent(kind="mark", key=event.mark, payload=told, time=time, iteration=at))
         case Log():
             rows.events.append(
                 runs.NewEvent(kind="log", payload={"level": event.level, "message": event.message}, time=time)

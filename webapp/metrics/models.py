@@ -54,7 +54,7 @@ class Point(models.Model):
     live_seq = models.BigIntegerField()
 
     def __str__(self) -> str:
-        return f"{self.series_id}[{self.iteration}]"  # type: ignore[attr-defined]
+        return f"{self.series_id}[{self.iteration}]"
 
 
 class AxisRow(models.Model):
@@ -85,4 +85,4 @@ class AxisRow(models.Model):
         indexes = [models.Index(fields=["run", "live_seq"], name="axis_by_seq")]
 
     def __str__(self) -> str:
-        return f"{self.run_id}[{self.iteration}]"  # type: ignore[attr-defined]
+        return f"{self.run_id}[{self.iteration}]"

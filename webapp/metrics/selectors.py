@@ -72,7 +72,7 @@ def latest_values(runs: Iterable[Run], keys: Sequence[str]) -> dict[str, dict[st
     """Newest values of some keys for many runs in one query: {run id: {key: series}}."""
     found: dict[str, dict[str, Series]] = {run.pk: {} for run in runs}
     for series in Series.objects.filter(run__in=found, key__in=keys, last_iteration__isnull=False):
-        found[series.run_id][series.key] = series  # type: ignore[attr-defined]
+        found[series.run_id][series.key] = series
     return found
 
 

@@ -32,16 +32,15 @@ def groups_at(run: Run, iteration: int) -> QuerySet[RolloutGroup]:
     return groups_of(run).filter(iteration=iteration).order_by("part", "first_row")
 
 
-def prompts_of(run: Run, *, search: str = "") -> QuerySet[RolloutGroup, dict[str, Any]]:
-    """Every prompt over all iterations: uid, text, answer, times (groups), n, c, mean_reward."""
+def prompts_of(run: Run, *, search: str = "") -> list[dict[str, Any]]:
+    """Every prompt over all iterations: uid, text, answer, times (groups), rollouts, correct, reward (mean)."""
     rows = groups_of(run)
     if search:
         rows = rows.filter(text__icontains=search)
-    return (
-        rows.values("uid", "text", "answer")
-        .annotate(times=Count("pk"), rollouts=Sum("n"), correct=Sum("c"), reward=Avg("mean_reward"))
-        .order_by("uid")
+    counted = rows.values("uid", "text", "answer").annotate(
+        times=Count("pk"), rollouts=Sum("n"), correct=Sum("c"), reward=Avg("mean_reward")
     )
+    return [dict(row) for row in counted.order_by("uid")]
 
 
 def history_of(run: Run, uid: str) -> QuerySet[RolloutGroup]:

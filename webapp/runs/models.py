@@ -161,7 +161,7 @@ class Attempt(models.Model):
         indexes = [models.Index(fields=["state", "lease_until"], name="attempt_by_lease")]
 
     def __str__(self) -> str:
-        return f"attempt {self.number} of {self.run_id}"  # type: ignore[attr-defined]
+        return f"attempt {self.number} of {self.run_id}"
 
 
 class Transition(models.Model):

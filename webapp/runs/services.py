@@ -19,7 +19,6 @@ from webapp.projects.models import Project
 from webapp.runs.models import Attempt, EventRow, Run, Transition, new_run_id
 from webapp.runs.states import ACTIVE, OVER, TRANSITIONS, BadTransition, RunState
 
-
 # JSON that may be empty, which a form field may not.
 NOT_FROM_PEOPLE = ("config", "methods", "tags", "versions")
 
@@ -233,7 +232,7 @@ def seize(attempt_id: int, *, worker: str, lease_seconds: float, now: datetime |
     if not taken:
         return None
     attempt = Attempt.objects.get(pk=attempt_id)
-    return Claim(attempt_id, attempt.run_id, attempt.number, token)  # type: ignore[attr-defined]
+    return Claim(attempt_id, attempt.run_id, attempt.number, token)
 
 
 # Stop and resume
