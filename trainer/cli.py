@@ -27,8 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     codes = "\n".join(f"  {int(c):3d}  {text}" for c, text in MEANING.items())
     parser = argparse.ArgumentParser(
-        prog="python -m trainer", description="Train and evaluate reasoning policies with reinforcement learning.",
-        epilog=f"exit codes of runs:\n{codes}", formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m trainer",
+        description="Train and evaluate reasoning policies with reinforcement learning.",
+        epilog=f"exit codes of runs:\n{codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     run = verbs.add_parser("run", help="run a configuration (kind sft, rl or evaluate)")
@@ -50,9 +52,11 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--max-new-tokens", type=int, default=24, help="token limit (default: %(default)s)")
     evaluate.add_argument("--out", type=Path, help="keep the events in this run folder (default: a temporary one)")
     evaluate.set_defaults(handler=_evaluate)
-    for name, handler, text in (("methods", _methods, "list methods and base algorithms"),
-                                ("tasks", _tasks, "list tasks and their parameters"),
-                                ("schema", _schema, "print the JSON schema of configurations")):
+    for name, handler, text in (
+        ("methods", _methods, "list methods and base algorithms"),
+        ("tasks", _tasks, "list tasks and their parameters"),
+        ("schema", _schema, "print the JSON schema of configurations"),
+    ):
         verb = verbs.add_parser(name, help=text)
         verb.add_argument("--json", action="store_true", help="for programs")
         verb.set_defaults(handler=handler)
@@ -84,8 +88,14 @@ def _start(document: Any, run: Path, arguments: argparse.Namespace, *, resume: b
     if (folder / "events.jsonl").exists():
         print(f"{folder} has run already; leave --attempt out or take another number", file=sys.stderr)
         return ExitCode.CONFIG
-    attempt = Attempt(run=run, number=number, files=arguments.files, resume=resume, parent_fd=arguments.parent_fd,
-                      echo=_echo(arguments.quiet))
+    attempt = Attempt(
+        run=run,
+        number=number,
+        files=arguments.files,
+        resume=resume,
+        parent_fd=arguments.parent_fd,
+        echo=_echo(arguments.quiet),
+    )
     code = run_attempt(document, attempt)
     if code not in (ExitCode.FINISHED, ExitCode.STOPPED):
         print(_last_message(folder / "events.jsonl"), file=sys.stderr)
@@ -142,8 +152,11 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         "policy": {"checkpoint": str(Path(arguments.checkpoint).resolve())},
         "task": {"name": arguments.task, "params": arguments.params},
         "sampling": {"max_new_tokens": arguments.max_new_tokens},
-        "evaluation": {"final_problems": arguments.problems, "final_samples": arguments.n,
-                       "temperature": arguments.temperature},
+        "evaluation": {
+            "final_problems": arguments.problems,
+            "final_samples": arguments.n,
+            "temperature": arguments.temperature,
+        },
     }
     if not _valid(document):
         return ExitCode.CONFIG
@@ -174,8 +187,14 @@ def _print_evaluation(run: Path) -> None:
         if len(chance) == len(counts):
             row["chance"] = chance_pass_at_k(chance, k)
         rows.append(row)
-    result = {"problems": len(counts), "n": found.set.n, "set": found.set_id, "weights": found.weights_hash,
-              "token_entropy": found.token_entropy, "pass_at_k": rows}
+    result: dict[str, Any] = {
+        "problems": len(counts),
+        "n": found.set.n,
+        "set": found.set_id,
+        "weights": found.weights_hash,
+        "token_entropy": found.token_entropy,
+        "pass_at_k": rows,
+    }
     if not sys.stdout.isatty():
         print(json.dumps(result))
         return
@@ -190,18 +209,37 @@ def _methods(arguments: argparse.Namespace) -> int:
     from trainer.contract.presets import PRESETS
     from trainer.methods import all_methods
 
-    rows = [{"slug": p.slug, "title": p.title, "paper": p.source, "slots": ["base"], "status": "ready"}
-            for p in PRESETS.values()]
-    rows += [{"slug": s.slug, "title": s.title, "paper": f"arXiv {s.paper.arxiv}: {s.paper.title}",
-              "slots": list(s.parts), "status": s.status, "derived": s.derived} for s in all_methods().values()]
+    rows: list[dict[str, Any]] = [
+        {"slug": p.slug, "title": p.title, "paper": p.source, "slots": ["base"], "status": "ready"}
+        for p in PRESETS.values()
+    ]
+    rows += [
+        {
+            "slug": s.slug,
+            "title": s.title,
+            "paper": f"arXiv {s.paper.arxiv}: {s.paper.title}",
+            "slots": list(s.parts),
+            "status": s.status,
+            "derived": s.derived,
+        }
+        for s in all_methods().values()
+    ]
     return _print_rows(rows, arguments.json, ("slug", "title", "paper"))
 
 
 def _tasks(arguments: argparse.Namespace) -> int:
     from trainer.data.tasks import TASKS
 
-    rows = [{"name": t.name, "title": t.title, "description": t.description, "checker_version": t.checker_version,
-             "params": t.Params.model_json_schema()} for t in TASKS.values()]
+    rows = [
+        {
+            "name": t.name,
+            "title": t.title,
+            "description": t.description,
+            "checker_version": t.checker_version,
+            "params": t.Params.model_json_schema(),
+        }
+        for t in TASKS.values()
+    ]
     return _print_rows(rows, arguments.json, ("name", "title", "description"))
 
 

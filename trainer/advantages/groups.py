@@ -24,8 +24,9 @@ def group_index(group_ids: Sequence[str]) -> tuple[torch.Tensor, int]:
 
 def _statistics(reward_N: torch.Tensor, group_ids: Sequence[str]) -> tuple[torch.Tensor, ...]:
     if reward_N.ndim != 1 or len(group_ids) != reward_N.shape[0]:
-        raise ValueError(f"rewards must be (N,) with one group id each, found {tuple(reward_N.shape)} and "
-                         f"{len(group_ids)} ids")
+        raise ValueError(
+            f"rewards must be (N,) with one group id each, found {tuple(reward_N.shape)} and {len(group_ids)} ids"
+        )
     index, groups = group_index(group_ids)
     judged = ~torch.isnan(reward_N)
     r = torch.where(judged, reward_N, 0.0).double()
@@ -42,8 +43,9 @@ def _statistics(reward_N: torch.Tensor, group_ids: Sequence[str]) -> tuple[torch
     return index, centred, count, square, usable
 
 
-def group_zscore(reward_N: torch.Tensor, group_ids: Sequence[str], *, eps: float = 1e-6,
-                 unbiased: bool = True) -> torch.Tensor:
+def group_zscore(
+    reward_N: torch.Tensor, group_ids: Sequence[str], *, eps: float = 1e-6, unbiased: bool = True
+) -> torch.Tensor:
     """GRPO: (R − mean)/(std + eps) within the group; ``unbiased`` divides the variance by G − 1. Returns (N,)."""
     index, centred, count, square, usable = _statistics(reward_N, group_ids)
     divisor = (count - 1 if unbiased else count).clamp(min=1)

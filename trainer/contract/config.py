@@ -15,12 +15,12 @@ from typing import Annotated, Any, Literal, Union, get_args
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Literal[1] = 1
 
 
 def setting(default: Any, title: str, help: str, *, unit: str = "", advanced: bool = False, **limits: Any) -> Any:
     """A config field with what a launch form needs: title, help text, unit, and whether it is folded away."""
-    extra = {"unit": unit, "advanced": advanced}
+    extra: dict[str, JsonValue] = {"unit": unit, "advanced": advanced}
     return Field(default, title=title, description=help, json_schema_extra=extra, **limits)
 
 
@@ -65,7 +65,9 @@ class PolicySection(Section):
     @model_validator(mode="after")
     def _one(self) -> PolicySection:
         if (self.checkpoint is None) == (self.architecture is None):
-            raise ValueError("give either policy.checkpoint (a folder) or policy.architecture (a fresh model), not both")
+            raise ValueError(
+                "give either policy.checkpoint (a folder) or policy.architecture (a fresh model), not both"
+            )
         return self
 
 
@@ -75,41 +77,59 @@ class TaskSection(Section):
     name: str = setting("countdown", "Task", "Procedural task; `python -m trainer tasks` lists them.")
     params: dict[str, JsonValue] = setting({}, "Task parameters", "Parameters of the task.")
     problems: int = setting(2000, "Training problems", "Distinct problems of the training split.", ge=1, le=1_000_000)
-    seed: int = setting(0, "Problem seed", "Which problems are generated; independent of the run's seed.", ge=0,
-                        advanced=True)
+    seed: int = setting(
+        0, "Problem seed", "Which problems are generated; independent of the run's seed.", ge=0, advanced=True
+    )
 
 
 class SamplingSection(Section):
     """How rollouts are drawn while training."""
 
     temperature: float = setting(1.0, "Temperature", "Divides the logits, when sampling and when scoring.", gt=0, le=5)
-    max_new_tokens: int = setting(24, "Longest answer", "Tokens after the prompt, end-of-sequence included.",
-                                  unit="tokens", ge=1, le=32768)
+    max_new_tokens: int = setting(
+        24, "Longest answer", "Tokens after the prompt, end-of-sequence included.", unit="tokens", ge=1, le=32768
+    )
 
 
 class EvaluationSection(Section):
     """Validation during training, and the final evaluation on the test split."""
 
     every: int = setting(10, "Validate every", "0 validates only at start and end.", unit="iterations", ge=0)
-    problems: int = setting(100, "Validation problems", "From the validation split, fixed for the run.", ge=1, le=100_000)
+    problems: int = setting(
+        100, "Validation problems", "From the validation split, fixed for the run.", ge=1, le=100_000
+    )
     samples: int = setting(16, "Samples per problem", "n of (n, c); pass@k exists for k ≤ n.", ge=1, le=4096)
-    final_problems: int = setting(200, "Test problems", "0 leaves the final evaluation out; 200 or more for a headline.",
-                                  ge=0, le=100_000)
+    final_problems: int = setting(
+        200, "Test problems", "0 leaves the final evaluation out; 200 or more for a headline.", ge=0, le=100_000
+    )
     final_samples: int = setting(64, "Test samples per problem", "n of the final evaluation.", ge=1, le=4096)
     temperature: float = setting(1.0, "Evaluation temperature", "Of both evaluations.", gt=0, le=5, advanced=True)
-    seed: int = setting(0, "Evaluation seed", "Fixed across runs so that curves share their problems and draws.",
-                        ge=0, advanced=True)
+    seed: int = setting(
+        0, "Evaluation seed", "Fixed across runs so that curves share their problems and draws.", ge=0, advanced=True
+    )
 
 
 class BudgetSection(Section):
     """When the run ends: the first limit reached."""
 
-    iterations: int = setting(60, "Iterations", "An iteration draws prompts, rolls out and updates once (SFT: one "
-                              "optimiser step).", ge=1, le=10_000_000)
-    sampled_tokens: int | None = setting(None, "Sampled training tokens", "Stop at this many; the axis of equal compute.",
-                                         unit="tokens", ge=1, advanced=True)
-    device_seconds: float | None = setting(None, "Device time", "Stop after this much training time.", unit="s", gt=0,
-                                           advanced=True)
+    iterations: int = setting(
+        60,
+        "Iterations",
+        "An iteration draws prompts, rolls out and updates once (SFT: one optimiser step).",
+        ge=1,
+        le=10_000_000,
+    )
+    sampled_tokens: int | None = setting(
+        None,
+        "Sampled training tokens",
+        "Stop at this many; the axis of equal compute.",
+        unit="tokens",
+        ge=1,
+        advanced=True,
+    )
+    device_seconds: float | None = setting(
+        None, "Device time", "Stop after this much training time.", unit="s", gt=0, advanced=True
+    )
 
 
 class CheckpointSection(Section):
@@ -138,29 +158,43 @@ class AlgorithmSection(Section):
     prompts_per_iteration: int = setting(32, "Prompts per iteration", "Distinct prompts drawn.", ge=1, le=65536)
     num_generations: int = setting(16, "Rollouts per prompt", "Group size G.", ge=1, le=4096)
     advantage: Literal["group_zscore", "group_mean", "leave_one_out"] = setting(
-        "group_zscore", "Advantage", "(R − mean)/(std + ε), R − mean, or R − mean of the others.", advanced=True)
+        "group_zscore", "Advantage", "(R − mean)/(std + ε), R − mean, or R − mean of the others.", advanced=True
+    )
     std_unbiased: bool = setting(True, "Unbiased std", "Divide by G − 1.", advanced=True)
     adv_eps: float = setting(1e-6, "Advantage ε", "Added to the group's std.", ge=0, le=1, advanced=True)
     surrogate: Literal["clip", "cispo", "reinforce"] = setting(
-        "clip", "Surrogate", "PPO clip, CISPO (stopped, capped ratio), or plain log-prob.", advanced=True)
-    ratio: Literal["token", "sequence"] = setting("token", "Ratio level", "Token ratio, or its geometric mean (GSPO).",
-                                                  advanced=True)
+        "clip", "Surrogate", "PPO clip, CISPO (stopped, capped ratio), or plain log-prob.", advanced=True
+    )
+    ratio: Literal["token", "sequence"] = setting(
+        "token", "Ratio level", "Token ratio, or its geometric mean (GSPO).", advanced=True
+    )
     epsilon: float = setting(0.2, "Clip below", "1 − ε is the lower bound of the ratio.", ge=0, le=1, advanced=True)
-    epsilon_high: float = setting(0.2, "Clip above", "1 + ε_high is the upper bound of the ratio.", ge=0, le=100,
-                                  advanced=True)
+    epsilon_high: float = setting(
+        0.2, "Clip above", "1 + ε_high is the upper bound of the ratio.", ge=0, le=100, advanced=True
+    )
     dual_clip: float | None = setting(None, "Dual clip", "Bounds the loss at −A·c where A < 0.", gt=1, advanced=True)
-    aggregation: Literal["seq-mean-token-mean", "token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"] = setting(
-        "seq-mean-token-mean", "Aggregation", "How token losses become one number.", advanced=True)
-    kl_coef: float = setting(0.0, "KL coefficient β", "Weight of the KL to the base; 0 loads no reference model.", ge=0,
-                             le=10)
+    aggregation: Literal["seq-mean-token-mean", "token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"] = (
+        setting("seq-mean-token-mean", "Aggregation", "How token losses become one number.", advanced=True)
+    )
+    kl_coef: float = setting(
+        0.0, "KL coefficient β", "Weight of the KL to the base; 0 loads no reference model.", ge=0, le=10
+    )
     kl_estimator: Literal["k1", "k2", "k3"] = setting("k3", "KL estimator", "Used as a loss term.", advanced=True)
     entropy_coef: float = setting(0.0, "Entropy bonus", "Weight of the mean token entropy.", ge=0, le=10)
-    num_iterations: int = setting(1, "Epochs per batch", "Passes over one batch of rollouts (μ).", ge=1, le=64,
-                                  advanced=True)
-    minibatches: int = setting(1, "Mini-batches", "Optimiser steps per pass; prompts are never split.", ge=1, le=1024,
-                               advanced=True)
-    microbatch_tokens: int = setting(16384, "Micro-batch", "Tokens per forward pass; does not change the result.",
-                                     unit="tokens", ge=64, advanced=True)
+    num_iterations: int = setting(
+        1, "Epochs per batch", "Passes over one batch of rollouts (μ).", ge=1, le=64, advanced=True
+    )
+    minibatches: int = setting(
+        1, "Mini-batches", "Optimiser steps per pass; prompts are never split.", ge=1, le=1024, advanced=True
+    )
+    microbatch_tokens: int = setting(
+        16384,
+        "Micro-batch",
+        "Tokens per forward pass; does not change the result.",
+        unit="tokens",
+        ge=64,
+        advanced=True,
+    )
 
 
 class MethodChoice(Section):
@@ -173,11 +207,13 @@ class MethodChoice(Section):
 class SftSection(Section):
     """Supervised fine-tuning on a task's oracle solutions."""
 
-    rows: int = setting(20_000, "Rows", "Distinct (problem, solution) pairs generated from the training split.", ge=1,
-                        le=10_000_000)
+    rows: int = setting(
+        20_000, "Rows", "Distinct (problem, solution) pairs generated from the training split.", ge=1, le=10_000_000
+    )
     batch_size: int = setting(128, "Batch size", "Rows per optimiser step.", ge=1, le=65536)
-    log_every: int = setting(10, "Log every", "Optimiser steps averaged into one point.", unit="steps", ge=1,
-                             advanced=True)
+    log_every: int = setting(
+        10, "Log every", "Optimiser steps averaged into one point.", unit="steps", ge=1, advanced=True
+    )
 
 
 class _Common(Section):
@@ -187,7 +223,9 @@ class _Common(Section):
     task: TaskSection = TaskSection()
     evaluation: EvaluationSection = EvaluationSection()
     sampling: SamplingSection = SamplingSection()
-    save_rollouts_every: int = setting(1, "Keep rollouts every", "0 keeps none.", unit="iterations", ge=0, advanced=True)
+    save_rollouts_every: int = setting(
+        1, "Keep rollouts every", "0 keeps none.", unit="iterations", ge=0, advanced=True
+    )
 
 
 class RlConfig(_Common):

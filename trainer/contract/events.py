@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, model_validator
 
-EVENT_VERSION = 1
+EVENT_VERSION: Literal[1] = 1
 NonFinite = Literal["nan", "inf", "-inf"]
 
 
@@ -292,8 +292,21 @@ class Log(_Part):
 
 Event = Annotated[
     Union[
-        State, Progress, Scalars, Histogram, Heatmap, Scatter, Table, Text, Evaluation, Rollouts, Checkpoint,
-        CheckpointRemoved, Phase, Mark, Log,
+        State,
+        Progress,
+        Scalars,
+        Histogram,
+        Heatmap,
+        Scatter,
+        Table,
+        Text,
+        Evaluation,
+        Rollouts,
+        Checkpoint,
+        CheckpointRemoved,
+        Phase,
+        Mark,
+        Log,
     ],
     Field(discriminator="kind"),
 ]

@@ -6,6 +6,7 @@ k and every arm on the same problems, which is what makes differences paired.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -107,7 +108,8 @@ def bca_p_value(values: Sequence[float] | np.ndarray, *, weights: Any = None) ->
     w = resampling_weights(len(v)) if weights is None else weights
     boot = w @ v / len(v)
     resolution = 1.0 / len(boot)
-    below = float(np.sum(boot < 0) + 0.5 * np.sum(boot == 0)) * resolution
+    # Resamples at exactly 0 speak against a difference: an interval that touches 0 does not leave it out.
+    below = float(np.sum(boot <= 0) if v.mean() > 0 else np.sum(boot < 0)) * resolution
     if not resolution / 2 < below < 1 - resolution / 2:
         return resolution
     normal = NormalDist()
@@ -239,7 +241,7 @@ def _single_crossing(diff: np.ndarray, log_k: np.ndarray) -> tuple[float, bool] 
     import numpy as np
 
     nonzero = np.flatnonzero(diff)
-    flips = [(i, j) for i, j in zip(nonzero[:-1], nonzero[1:], strict=True) if diff[i] * diff[j] < 0]
+    flips = [(i, j) for i, j in itertools.pairwise(nonzero) if diff[i] * diff[j] < 0]
     if len(flips) != 1:
         return None
     i, j = flips[0]

@@ -18,8 +18,20 @@ from trainer.contract.charts import Chart
 from trainer.core.errors import ConfigError, MethodError
 
 Slot = Literal[
-    "curriculum", "prompting", "rollout_plan", "environment", "reward", "transform", "samples", "advantage", "objective",
-    "policy_adapter", "update", "phases", "diagnostic", "inference",
+    "curriculum",
+    "prompting",
+    "rollout_plan",
+    "environment",
+    "reward",
+    "transform",
+    "samples",
+    "advantage",
+    "objective",
+    "policy_adapter",
+    "update",
+    "phases",
+    "diagnostic",
+    "inference",
 ]
 SLOTS: tuple[Slot, ...] = get_args(Slot)
 SINGLE_SLOTS: frozenset[Slot] = frozenset({"curriculum", "environment", "phases"})

@@ -34,8 +34,21 @@ from trainer.objectives.policy_gradient import PolicyGradient
 from trainer.rewards.exact import TaskReward
 from trainer.rollout.plan import SinglePass
 
-_LOOP_SLOTS = frozenset({"curriculum", "prompting", "rollout_plan", "reward", "transform", "samples", "advantage",
-                         "objective", "update", "phases", "diagnostic"})
+_LOOP_SLOTS = frozenset(
+    {
+        "curriculum",
+        "prompting",
+        "rollout_plan",
+        "reward",
+        "transform",
+        "samples",
+        "advantage",
+        "objective",
+        "update",
+        "phases",
+        "diagnostic",
+    }
+)
 
 
 class BaseAdvantage:
@@ -47,7 +60,9 @@ class BaseAdvantage:
     def estimate(self, batch: Batch) -> torch.Tensor:
         """Advantages (N,) of the batch by the algorithm's name."""
         if self.a.advantage == "group_zscore":
-            return groups.group_zscore(batch.reward_N, batch.group_ids, eps=self.a.adv_eps, unbiased=self.a.std_unbiased)
+            return groups.group_zscore(
+                batch.reward_N, batch.group_ids, eps=self.a.adv_eps, unbiased=self.a.std_unbiased
+            )
         if self.a.advantage == "group_mean":
             return groups.group_mean(batch.reward_N, batch.group_ids)
         return groups.leave_one_out(batch.reward_N, batch.group_ids)
@@ -71,16 +86,31 @@ class Parts:
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
-_ATTRIBUTE = {"curriculum": "curriculum", "rollout_plan": "plan", "phases": "phases", "samples": "samples",
-              "prompting": "prompting", "reward": "rewards", "transform": "transforms", "advantage": "advantages",
-              "objective": "objectives", "update": "updates", "diagnostic": "diagnostics"}
+_ATTRIBUTE = {
+    "curriculum": "curriculum",
+    "rollout_plan": "plan",
+    "phases": "phases",
+    "samples": "samples",
+    "prompting": "prompting",
+    "reward": "rewards",
+    "transform": "transforms",
+    "advantage": "advantages",
+    "objective": "objectives",
+    "update": "updates",
+    "diagnostic": "diagnostics",
+}
 _REPLACED = SINGLE_SLOTS | {"rollout_plan", "samples"}
 
 
 def assemble(config: RlConfig) -> Parts:
     """Builds the parts of a resolved configuration. Single slots are replaced, list slots grow in declared order."""
-    parts = Parts(curriculum=Uniform(), plan=SinglePass(config), base_advantage=BaseAdvantage(config.algorithm),
-                  phases=SinglePhase(), objectives=[PolicyGradient(config.algorithm)])
+    parts = Parts(
+        curriculum=Uniform(),
+        plan=SinglePass(config),
+        base_advantage=BaseAdvantage(config.algorithm),
+        phases=SinglePhase(),
+        objectives=[PolicyGradient(config.algorithm)],
+    )
     filled: dict[str, str] = {}
     for choice in config.methods:
         spec = all_methods()[choice.slug]

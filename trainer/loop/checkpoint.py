@@ -1,10 +1,10 @@
 """The whole `TrainState` in one folder: safetensors and JSON, written atomically, manifest last, never a pickle.
 
-    <folder>/policies/<name>/   standard transformers layout (loads with AutoModelForCausalLM)
-    <folder>/optimizer.<name>.safetensors
-    <folder>/memory.safetensors  tensors that parts keep
-    <folder>/state.json          counters, phase, memory, configuration, versions
-    <folder>/manifest.json       hash and size of every file above; a folder without it is not a checkpoint
+<folder>/policies/<name>/   standard transformers layout (loads with AutoModelForCausalLM)
+<folder>/optimizer.<name>.safetensors
+<folder>/memory.safetensors  tensors that parts keep
+<folder>/state.json          counters, phase, memory, configuration, versions
+<folder>/manifest.json       hash and size of every file above; a folder without it is not a checkpoint
 """
 
 from __future__ import annotations
@@ -35,8 +35,12 @@ _TENSOR = "__tensor__"
 
 def versions() -> dict[str, str]:
     """What the bits of a run depend on besides its configuration."""
-    return {"python": platform.python_version(), "machine": platform.machine(), "threads": str(torch.get_num_threads()),
-            **{p: version(p) for p in ("torch", "transformers", "safetensors")}}
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "threads": str(torch.get_num_threads()),
+        **{p: version(p) for p in ("torch", "transformers", "safetensors")},
+    }
 
 
 def save_checkpoint(folder: Path, state: TrainState, config: RlConfig | SftConfig) -> dict[str, Any]:
@@ -55,9 +59,14 @@ def save_checkpoint(folder: Path, state: TrainState, config: RlConfig | SftConfi
         memory = _split(state.memory, tensors, "")
         save_file(tensors, partial / "memory.safetensors")
         document = {
-            "schema_version": CHECKPOINT_VERSION, "counters": asdict(state.counters), "phase": asdict(state.phase),
-            "memory": memory, "evaluated": state.evaluated, "policies": sorted(state.policies),
-            "config": config.model_dump(mode="json"), "versions": versions(),
+            "schema_version": CHECKPOINT_VERSION,
+            "counters": asdict(state.counters),
+            "phase": asdict(state.phase),
+            "memory": memory,
+            "evaluated": state.evaluated,
+            "policies": sorted(state.policies),
+            "config": config.model_dump(mode="json"),
+            "versions": versions(),
         }
         (partial / "state.json").write_text(json.dumps(document))
         manifest = {
@@ -84,12 +93,14 @@ def load_checkpoint(folder: Path, config: RlConfig | SftConfig) -> TrainState:
     for name, entry in manifest["files"].items():
         path = folder / name
         if not path.is_file() or _entry(path) != entry:
-            raise CheckpointError(f"checkpoint {folder}: file {name!r} is missing or differs from its manifest; use an "
-                                  "older checkpoint")
+            raise CheckpointError(
+                f"checkpoint {folder}: file {name!r} is missing or differs from its manifest; use an older checkpoint"
+            )
     document = json.loads((folder / "state.json").read_text())
     if document["schema_version"] != CHECKPOINT_VERSION:
-        raise CheckpointError(f"checkpoint {folder}: schema version {document['schema_version']}, this release reads "
-                              f"{CHECKPOINT_VERSION}")
+        raise CheckpointError(
+            f"checkpoint {folder}: schema version {document['schema_version']}, this release reads {CHECKPOINT_VERSION}"
+        )
     policies = {}
     for name in document["policies"]:
         policy = load_policy(folder / "policies" / name)

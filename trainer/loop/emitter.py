@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 from pydantic import BaseModel
 
@@ -31,11 +31,15 @@ class EventWriter:
         self._echo = echo
         self.seq = 0
 
-    def __call__(self, event: BaseModel) -> None:
+    def __call__(self, event: ev.Event) -> None:
         """Appends one event. Raises OSError when the disk is full."""
         self.seq += 1
         envelope = ev.Envelope(
-            run=self._run, attempt=self._attempt, seq=self.seq, time=datetime.now(UTC), monotonic=time.monotonic(),
+            run=self._run,
+            attempt=self._attempt,
+            seq=self.seq,
+            time=datetime.now(UTC),
+            monotonic=time.monotonic(),
             event=event,
         )
         self._file.write(envelope.model_dump_json() + "\n")
@@ -46,7 +50,7 @@ class EventWriter:
         """One batch of numbers; non-finite ones become null with a flag."""
         self(ev.Scalars(axes=axes, **ev.pack_numbers(values)))
 
-    def log(self, message: str, level: str = "info") -> None:
+    def log(self, message: str, level: Literal["debug", "info", "warning", "error"] = "info") -> None:
         """A line for the log tail."""
         self(ev.Log(level=level, message=message))
 
@@ -75,12 +79,14 @@ class TerminalEcho:
     def __call__(self, event: BaseModel) -> None:
         if isinstance(event, ev.Progress):
             if self._bar is None:
-                self._bar = self._new(total=event.total_iterations, initial=event.iteration, unit="it", dynamic_ncols=True)
+                self._bar = self._new(
+                    total=event.total_iterations, initial=event.iteration, unit="it", dynamic_ncols=True
+                )
             self._bar.update(event.iteration - self._bar.n)
             self._bar.set_postfix({**self._shown, "stage": event.stage}, refresh=True)
         elif isinstance(event, ev.Scalars):
             for key in ("reward", "eval/accuracy", "entropy", "loss"):
                 if event.values.get(key) is not None:
                     self._shown[key] = f"{event.values[key]:.3g}"
-        elif isinstance(event, (ev.Log, ev.Mark, ev.State)) and getattr(event, "message", ""):
+        elif isinstance(event, ev.Log | ev.Mark | ev.State) and event.message:
             self._new.write(event.message, file=sys.stderr)

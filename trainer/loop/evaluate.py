@@ -17,11 +17,12 @@ from pathlib import Path
 import torch
 
 from trainer.contract import events as ev
-from trainer.contract.config import EvaluationSection, RlConfig, SftConfig, EvaluateConfig
+from trainer.contract.config import EvaluateConfig, EvaluationSection, RlConfig, SftConfig
 from trainer.contract.passk import collision_mass, cover_at, kappa, mean_pass_at_k
 from trainer.core.context import Context
 from trainer.core.types import Prompt, content_hash
-from trainer.data.task import Task, problems as draw_problems
+from trainer.data.task import Task
+from trainer.data.task import problems as draw_problems
 from trainer.policy.fingerprint import weights_hash
 from trainer.policy.load import Policy
 from trainer.rollout.sampler import Completion, Request, SamplingParams, StreamKey
@@ -51,9 +52,20 @@ class Evaluator:
         sampler = ev.SamplerSettings(temperature=e.temperature, max_new_tokens=config.sampling.max_new_tokens)
         identity = content_hash([p.uid for p in prompts], task.name, task.checker_version, sampler.model_dump(), n)
         listed = [ev.SetProblem(uid=p.uid, text=p.text, answer=p.answer, chance=p.meta.get("chance")) for p in prompts]
-        return cls(name, ev.EvaluationSet(id=identity, task=task.name, split="test" if final else "validation",
-                                          checker_version=task.checker_version, sampler=sampler, n=n, problems=listed),
-                   prompts, e.seed)
+        return cls(
+            name,
+            ev.EvaluationSet(
+                id=identity,
+                task=task.name,
+                split="test" if final else "validation",
+                checker_version=task.checker_version,
+                sampler=sampler,
+                n=n,
+                problems=listed,
+            ),
+            prompts,
+            e.seed,
+        )
 
 
 @dataclass(frozen=True)
@@ -81,16 +93,26 @@ def evaluate(evaluator: Evaluator, ctx: Context, *, cache: Path | None, announce
         _write(path, found)
         ctx.state.counters.evaluation_tokens += found.tokens
     return ev.Evaluation(
-        axes=ctx.state.axes(), name=evaluator.name, set_id=evaluator.set.id, set=None if announced else evaluator.set,
-        weights_hash=digest, reused=reused, problems=found.problems, mean_length=found.mean_length,
+        axes=ctx.state.axes(),
+        name=evaluator.name,
+        set_id=evaluator.set.id,
+        set=None if announced else evaluator.set,
+        weights_hash=digest,
+        reused=reused,
+        problems=found.problems,
+        mean_length=found.mean_length,
         token_entropy=found.token_entropy,
     )
 
 
 def _measure(evaluator: Evaluator, ctx: Context) -> Measured:
     policy, settings, n = ctx.policy, evaluator.set.sampler, evaluator.set.n
-    params = SamplingParams(temperature=settings.temperature, top_p=settings.top_p,
-                            max_new_tokens=settings.max_new_tokens, eos_ids=policy.eos_ids)
+    params = SamplingParams(
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        max_new_tokens=settings.max_new_tokens,
+        eos_ids=policy.eos_ids,
+    )
     stream = StreamKey(seed=evaluator.seed, purpose="evaluation", iteration=0)
     requests = [Request(uid=p.uid, prompt_ids=policy.encode_prompt(p.messages), n=n) for p in evaluator.prompts]
     step = max(1, CHUNK_SEQUENCES // n)
@@ -105,9 +127,15 @@ def _measure(evaluator: Evaluator, ctx: Context) -> Measured:
             tokens += sum(len(c.ids) for c in samples)
             sequences += len(samples)
             scored += [(request, c) for c in samples[:ENTROPY_SAMPLES]]
-        ctx.emit(ev.Progress(iteration=ctx.state.counters.iteration, total_iterations=total_iterations(ctx),
-                             stage=f"evaluating ({evaluator.name})", done=min(first + step, len(requests)),
-                             total=len(requests)))
+        ctx.emit(
+            ev.Progress(
+                iteration=ctx.state.counters.iteration,
+                total_iterations=total_iterations(ctx),
+                stage=f"evaluating ({evaluator.name})",
+                done=min(first + step, len(requests)),
+                total=len(requests),
+            )
+        )
     entropy = mean_entropy(policy, scored, settings.temperature)
     return Measured(results, tokens / sequences if sequences else math.nan, entropy, tokens)
 
@@ -138,8 +166,14 @@ def judge(task: Task, policy: Policy, prompt: Prompt, samples: Sequence[Completi
     rest = sum(c for _, c in ranked[MAX_ANSWERS:])
     if rest:
         shown.append(ev.AnswerCount(key="__other__", count=rest, correct=False))
-    return ev.ProblemResult(uid=prompt.uid, n=len(samples), c=correct, truncated=truncated, answers=shown,
-                            correct_forms=sorted(forms.values(), reverse=True))
+    return ev.ProblemResult(
+        uid=prompt.uid,
+        n=len(samples),
+        c=correct,
+        truncated=truncated,
+        answers=shown,
+        correct_forms=sorted(forms.values(), reverse=True),
+    )
 
 
 def mean_entropy(policy: Policy, scored: Sequence[tuple[Request, Completion]], temperature: float) -> float:
@@ -152,7 +186,9 @@ def mean_entropy(policy: Policy, scored: Sequence[tuple[Request, Completion]], t
     with torch.no_grad():
         for first in range(0, len(scored), 512):
             part = scored[first : first + 512]
-            scores, mask = score_ids(policy, [r.prompt_ids for r, _ in part], [tuple(c.ids) for _, c in part], temperature)
+            scores, mask = score_ids(
+                policy, [r.prompt_ids for r, _ in part], [tuple(c.ids) for _, c in part], temperature
+            )
             total += float((scores.entropy_NT * mask).double().sum())
             count += float(mask.sum())
     return total / count if count else math.nan
@@ -176,7 +212,8 @@ def evaluation_metrics(event: ev.Evaluation, ctx: Context) -> dict[str, float]:
         **{f"eval/cover@{t}": cover_at(counts, t) for t in (0.1, 0.5, 0.9)},
         "squeeze/stuck_fraction": sum(
             any(not a.correct and a.key != "__other__" and a.count >= 0.9 * p.n for a in p.answers) for p in problems
-        ) / len(problems),
+        )
+        / len(problems),
     }
     if ended:
         out["eval/accuracy_untruncated"] = sum(p.c for p in problems) / ended
@@ -210,8 +247,12 @@ def _write(path: Path | None, found: Measured) -> None:
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    document = {"problems": [p.model_dump() for p in found.problems], "mean_length": found.mean_length,
-                "token_entropy": found.token_entropy, "tokens": found.tokens}
+    document = {
+        "problems": [p.model_dump() for p in found.problems],
+        "mean_length": found.mean_length,
+        "token_entropy": found.token_entropy,
+        "tokens": found.tokens,
+    }
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.write_text(json.dumps(document))
     os.replace(partial, path)

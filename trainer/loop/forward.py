@@ -13,12 +13,20 @@ from trainer.policy.scoring import Scores, score
 
 def score_batch(policy: Policy, batch: Batch, temperature: float, *, entropy_grad: bool = False) -> Scores:
     """Scores (N, T) of a batch's ids at the sampling temperature; log-probs carry gradient where it is enabled."""
-    return score(policy.model, batch.prefix_ids_NP, batch.prefix_len_N, batch.ids_NT, batch.length_N,
-                 temperature=temperature, entropy_grad=entropy_grad)
+    return score(
+        policy.model,
+        batch.prefix_ids_NP,
+        batch.prefix_len_N,
+        batch.ids_NT,
+        batch.length_N,
+        temperature=temperature,
+        entropy_grad=entropy_grad,
+    )
 
 
-def score_ids(policy: Policy, prefixes: Sequence[Sequence[int]], completions: Sequence[Sequence[int]],
-              temperature: float) -> tuple[Scores, torch.Tensor]:
+def score_ids(
+    policy: Policy, prefixes: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], temperature: float
+) -> tuple[Scores, torch.Tensor]:
     """Scores of plain id lists and the mask (N, T) of the ids that exist."""
     prefix, prefix_len = _padded(prefixes, policy.pad_id)
     ids, length = _padded(completions, policy.pad_id)

@@ -40,7 +40,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 def optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     """Moments and step counts by ``<parameter>.<slot>``; empty before the first step."""
-    names = {p: n for n, p in model.named_parameters()}
+    names: dict[torch.Tensor, str] = {p: n for n, p in model.named_parameters()}
     return {
         f"{names[p]}.{slot}": value.detach().clone().contiguous()
         for p, state in optimizer.state.items()
@@ -48,14 +48,17 @@ def optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) 
     }
 
 
-def load_optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer,
-                           tensors: dict[str, torch.Tensor]) -> None:
+def load_optimizer_tensors(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]
+) -> None:
     """Puts saved moments back. Raises CheckpointError for a tensor of an unknown parameter or another shape."""
     parameters = dict(model.named_parameters())
     for key, value in tensors.items():
         name, _, slot = key.rpartition(".")
         parameter = parameters.get(name)
         if parameter is None or (value.ndim and value.shape != parameter.shape):
-            raise CheckpointError(f"optimiser state {key!r} of shape {tuple(value.shape)} fits no parameter of the policy")
+            raise CheckpointError(
+                f"optimiser state {key!r} of shape {tuple(value.shape)} fits no parameter of the policy"
+            )
         state: dict[str, Any] = optimizer.state[parameter]
         state[slot] = value.clone()

@@ -1,9 +1,9 @@
 """One attempt of a run, from a configuration document to an exit code. Everything the browser launches runs from here.
 
-    RUN/config.json                      the resolved configuration
-    RUN/attempts/<n>/events.jsonl        what happened
-    RUN/attempts/<n>/checkpoints/it-…/   the whole state
-    RUN/attempts/<n>/rollouts/           Parquet parts
+RUN/config.json                      the resolved configuration
+RUN/attempts/<n>/events.jsonl        what happened
+RUN/attempts/<n>/checkpoints/it-…/   the whole state
+RUN/attempts/<n>/rollouts/           Parquet parts
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -59,7 +59,8 @@ def run_attempt(document: Any, attempt: Attempt) -> ExitCode:
     attempt.folder.mkdir(parents=True, exist_ok=True)
     run_id = os.environ.get(RUN_VARIABLE) or attempt.run.resolve().name
     emit = EventWriter(attempt.folder / "events.jsonl", run=run_id, attempt=attempt.number, echo=attempt.echo)
-    code, message, state = ExitCode.CRASHED, "", "failed"
+    code, message = ExitCode.CRASHED, ""
+    state: Literal["finished", "stopped", "failed"] = "failed"
     try:
         emit(ev.State(state="starting"))
         config = resolve(document)
@@ -108,7 +109,10 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
     stop = attempt.stop or StopFlag(attempt.parent_fd)
     task = make_task(config.task.name, config.task.params)
     source = ck.newest_checkpoint(attempt.run) if attempt.resume else None
-    state = ck.load_checkpoint(source, config) if source is not None else fresh_state(config, attempt.files)
+    if source is not None and not isinstance(config, EvaluateConfig):
+        state = ck.load_checkpoint(source, config)
+    else:
+        state = fresh_state(config, attempt.files)
     if attempt.resume:
         where = state.counters.iteration if source is not None else -1
         text = f"resumed from iteration {where}" if source is not None else "no checkpoint yet: starts again"
@@ -116,8 +120,15 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
     emit(ev.State(state="running", versions=ck.versions()))
     needs_pool = isinstance(config, RlConfig)
     pool = problems(task, "train", config.task.problems, seed=config.task.seed) if needs_pool else []
-    ctx = Context(config=config, task=task, pool=pool, state=state,
-                  sampler=TorchSampler(state.policies["policy"].policy.model), emit=emit, should_stop=stop)
+    ctx = Context(
+        config=config,
+        task=task,
+        pool=pool,
+        state=state,
+        sampler=TorchSampler(state.policies["policy"].policy.model),
+        emit=emit,
+        should_stop=stop,
+    )
     e = config.evaluation
     cache = attempt.files / "evaluations"
     test = Evaluator.make("test", task, config) if e.final_problems else None
@@ -132,8 +143,15 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
         parent = attempt.folder / "checkpoints"
         folder = parent / f"it-{state.counters.iteration:08d}"
         manifest = ck.save_checkpoint(folder, state, config)
-        emit(ev.Checkpoint(axes=state.axes(), uri=str(folder.relative_to(attempt.run)), final=final,
-                           weights_hash=manifest["weights_hash"], size_bytes=ck.folder_size(folder)))
+        emit(
+            ev.Checkpoint(
+                axes=state.axes(),
+                uri=str(folder.relative_to(attempt.run)),
+                final=final,
+                weights_hash=manifest["weights_hash"],
+                size_bytes=ck.folder_size(folder),
+            )
+        )
         for old in ck.complete_checkpoints(parent)[: -config.checkpoints.keep]:
             shutil.rmtree(old)
             emit(ev.CheckpointRemoved(uri=str(old.relative_to(attempt.run))))
@@ -143,8 +161,13 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
         if every and state.counters.iteration % every == 0:
             write_part(attempt.folder / "rollouts", attempt.run, groups, advantages, ctx)
 
-    schedule = Schedule(save=save, keep_rollouts=keep_rollouts, cache=cache,
-                        validation=Evaluator.make("validation", task, config), test=test)
+    schedule = Schedule(
+        save=save,
+        keep_rollouts=keep_rollouts,
+        cache=cache,
+        validation=Evaluator.make("validation", task, config),
+        test=test,
+    )
     if isinstance(config, SftConfig):
         train_sft(config, ctx, schedule)
     else:
@@ -158,8 +181,10 @@ def resolve_folder(files: Path, reference: str) -> Path:
     if (folder / "policies" / "policy").is_dir():
         folder = folder / "policies" / "policy"
     if not (folder / "config.json").is_file():
-        raise ConfigError(f"policy.checkpoint: found no model in {folder} (expected config.json and model.safetensors); "
-                          "choose another checkpoint or import this one first")
+        raise ConfigError(
+            f"policy.checkpoint: found no model in {folder} (expected config.json and model.safetensors); "
+            "choose another checkpoint or import this one first"
+        )
     return folder
 
 
@@ -195,5 +220,7 @@ def check_lengths(config: RlConfig | SftConfig, ctx: Any) -> None:
         return
     longest = max(len(ctx.policy.encode_prompt(p.messages)) for p in ctx.pool)
     if longest + config.sampling.max_new_tokens > limit:
-        raise ConfigError(f"prompts of up to {longest} tokens and sampling.max_new_tokens {config.sampling.max_new_tokens} "
-                          f"exceed the model's {limit} positions; lower sampling.max_new_tokens")
+        raise ConfigError(
+            f"prompts of up to {longest} tokens and sampling.max_new_tokens {config.sampling.max_new_tokens} "
+            f"exceed the model's {limit} positions; lower sampling.max_new_tokens"
+        )

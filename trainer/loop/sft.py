@@ -32,13 +32,22 @@ def make_rows(config: SftConfig, ctx: Context) -> list[Row]:
         if i % 5000 == 4999:
             if ctx.should_stop():
                 raise StopRequested("stopped while preparing rows")
-            ctx.emit(ev.Progress(iteration=ctx.state.counters.iteration, total_iterations=config.budget.iterations,
-                                 stage="preparing rows", done=i + 1, total=config.sft.rows))
+            ctx.emit(
+                ev.Progress(
+                    iteration=ctx.state.counters.iteration,
+                    total_iterations=config.budget.iterations,
+                    stage="preparing rows",
+                    done=i + 1,
+                    total=config.sft.rows,
+                )
+            )
     longest = max(len(p) + len(c) for p, c in rows)
     limit = policy.max_positions
     if limit is not None and longest > limit:
-        raise ConfigError(f"the longest row has {longest} tokens, the model takes {limit}; raise "
-                          "policy.architecture.max_positions or narrow the task")
+        raise ConfigError(
+            f"the longest row has {longest} tokens, the model takes {limit}; raise "
+            "policy.architecture.max_positions or narrow the task"
+        )
     return rows
 
 
@@ -87,9 +96,19 @@ def train_sft(config: SftConfig, ctx: Context, schedule: Schedule) -> None:
         if counters.iteration % config.sft.log_every == 0 or _finished(config, ctx):
             ctx.emit.scalars(ctx.state.axes(), ctx.collect())
             eta = counters.device_seconds / counters.iteration * (config.budget.iterations - counters.iteration)
-            ctx.emit(ev.Progress(iteration=counters.iteration, total_iterations=config.budget.iterations,
-                                 stage="fine-tuning", eta_seconds=eta))
-        if config.checkpoints.every and counters.iteration % config.checkpoints.every == 0 and not _finished(config, ctx):
+            ctx.emit(
+                ev.Progress(
+                    iteration=counters.iteration,
+                    total_iterations=config.budget.iterations,
+                    stage="fine-tuning",
+                    eta_seconds=eta,
+                )
+            )
+        if (
+            config.checkpoints.every
+            and counters.iteration % config.checkpoints.every == 0
+            and not _finished(config, ctx)
+        ):
             _evaluate_if_due(config, ctx, schedule, announced)
             schedule.save(False)
     schedule.save(True)
@@ -117,8 +136,10 @@ def _step(config: SftConfig, ctx: Context, rows: list[Row]) -> None:
     value = float(loss.detach())
     if not (math.isfinite(value) and math.isfinite(norm)):
         ctx.emit.scalars(ctx.state.axes(iteration=ctx.iteration), {"loss": value, "grad_norm": norm})
-        raise NumericError(f"step {ctx.iteration}: loss {value}, gradient norm {norm}; lower optimizer.learning_rate "
-                           f"(now {config.optimizer.learning_rate})")
+        raise NumericError(
+            f"step {ctx.iteration}: loss {value}, gradient norm {norm}; lower optimizer.learning_rate "
+            f"(now {config.optimizer.learning_rate})"
+        )
     entry.optimizer.step()
     model.eval()
     ctx.sampler.refresh()

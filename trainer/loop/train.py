@@ -157,8 +157,9 @@ def reward_group(parts: Parts, group: Group, ctx: Context) -> None:
         with guarded("reward", reward):
             scored = reward.score(group, ctx)
             if len(scored) != len(group.trajectories):
-                raise MethodError(f"{type(reward).__name__} returned {len(scored)} rewards for {len(group.trajectories)} "
-                                  "trajectories")
+                raise MethodError(
+                    f"{type(reward).__name__} returned {len(scored)} rewards for {len(group.trajectories)} trajectories"
+                )
         for trajectory, named in zip(group.trajectories, scored, strict=True):
             trajectory.rewards.update(named)
     weights = {k: w for reward in parts.rewards for k, w in reward.weights.items()}
@@ -175,14 +176,16 @@ def _transform(parts: Parts, plan: PhasePlan, groups: list[Group], ctx: Context)
         trained = result.groups
         dropped += result.dropped
         if result.refill:
-            raise MethodError(f"{type(part).__name__} asked for {result.refill} more groups; refilling is not part of "
-                              "this release")
+            raise MethodError(
+                f"{type(part).__name__} asked for {result.refill} more groups; refilling is not part of this release"
+            )
     ctx.state.counters.discarded_tokens += sum(t.sampled_tokens for g in dropped for t in g.trajectories)
     return trained, dropped
 
 
-def _learn(config: RlConfig, parts: Parts, plan: PhasePlan, groups: Sequence[Group], ctx: Context,
-           schedule: Schedule) -> dict[int, float]:
+def _learn(
+    config: RlConfig, parts: Parts, plan: PhasePlan, groups: Sequence[Group], ctx: Context, schedule: Schedule
+) -> dict[int, float]:
     """Samples, columns, advantages and the update; returns the mean advantage by trajectory identity."""
     samples: list[Sample] = []
     for group in groups:

@@ -44,8 +44,14 @@ def fill_columns(batch: Batch, objectives: Sequence[Objective], ctx: Context, co
             batch.columns[column] = logprobs_of(ctx.state.policies[name].policy, batch, temperature)
 
 
-def update(batch: Batch, plan: PhasePlan, objectives: Sequence[Objective], updates: Sequence[Update], ctx: Context,
-           config: RlConfig) -> None:
+def update(
+    batch: Batch,
+    plan: PhasePlan,
+    objectives: Sequence[Objective],
+    updates: Sequence[Update],
+    ctx: Context,
+    config: RlConfig,
+) -> None:
     """All optimiser steps of an iteration; the state's counters move with them.
 
     Raises NumericError when a loss or gradient is not finite, before the weights are touched.
@@ -90,13 +96,15 @@ def update(batch: Batch, plan: PhasePlan, objectives: Sequence[Objective], updat
     ctx.sampler.refresh()
 
 
-def _backward(mini: Batch, objectives: Sequence[Objective], counts: Denominators, ctx: Context,
-              config: RlConfig) -> float:
+def _backward(
+    mini: Batch, objectives: Sequence[Objective], counts: Denominators, ctx: Context, config: RlConfig
+) -> float:
     total = 0.0
     for rows in microbatches(mini, config.algorithm.microbatch_tokens):
         micro = rows_of(mini, rows)
-        scores = score_batch(ctx.policy, micro, config.sampling.temperature,
-                             entropy_grad=config.algorithm.entropy_coef > 0)
+        scores = score_batch(
+            ctx.policy, micro, config.sampling.temperature, entropy_grad=config.algorithm.entropy_coef > 0
+        )
         terms = [t for o in objectives for t in o.terms(micro, scores, ctx)]
         loss = torch.stack([reduce_term(t, micro.mask_NT, counts) for t in terms]).sum()
         loss.backward()

@@ -97,14 +97,27 @@ def _rl_problems(config: RlConfig) -> list[Problem]:
     out = []
     a = config.algorithm
     if a.num_generations < 2:
-        out.append(Problem("algorithm.num_generations", "group advantages need at least 2 rollouts per prompt "
-                                                        f"(found {a.num_generations})"))
+        out.append(
+            Problem(
+                "algorithm.num_generations",
+                f"group advantages need at least 2 rollouts per prompt (found {a.num_generations})",
+            )
+        )
     if a.prompts_per_iteration > config.task.problems:
-        out.append(Problem("algorithm.prompts_per_iteration", f"found {a.prompts_per_iteration}, but the training pool "
-                           f"has {config.task.problems} problems; lower it or raise task.problems"))
+        out.append(
+            Problem(
+                "algorithm.prompts_per_iteration",
+                f"found {a.prompts_per_iteration}, but the training pool "
+                f"has {config.task.problems} problems; lower it or raise task.problems",
+            )
+        )
     if a.minibatches > a.prompts_per_iteration:
-        out.append(Problem("algorithm.minibatches", f"found {a.minibatches} for {a.prompts_per_iteration} prompts; "
-                                                    "prompts are never split"))
+        out.append(
+            Problem(
+                "algorithm.minibatches",
+                f"found {a.minibatches} for {a.prompts_per_iteration} prompts; prompts are never split",
+            )
+        )
     return out
 
 

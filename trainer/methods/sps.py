@@ -29,30 +29,61 @@ if TYPE_CHECKING:
 class SpsParams(MethodParams):
     """The paper's own values are unknown; defaults are ours."""
 
-    k_rl: int = setting(5, "RL iterations per cycle", "Keep it below the number of iterations in which groups collapse to "
-                        "one solution, or nothing is left to spread.", ge=1, le=1000)
-    k_irl: int = setting(1, "Inverse-RL iterations per cycle", "Each draws fresh rollouts and takes one optimiser step.",
-                         ge=1, le=100)
+    k_rl: int = setting(
+        5,
+        "RL iterations per cycle",
+        "Keep it below the number of iterations in which groups collapse to "
+        "one solution, or nothing is left to spread.",
+        ge=1,
+        le=1000,
+    )
+    k_irl: int = setting(
+        1, "Inverse-RL iterations per cycle", "Each draws fresh rollouts and takes one optimiser step.", ge=1, le=100
+    )
     target: Literal["reward_boltzmann", "uniform_distinct", "correct_uniform"] = setting(
-        "reward_boltzmann", "Target q", "exp(r/α) over the demonstrations, equal on all, or equal on the correct ones.")
-    alpha: float = setting(0.5, "α of the target", "Small: nearly only correct ones; large: nearly uniform. Steers pass@1 "
-                           "against pass@k.", ge=0.01, le=100)
+        "reward_boltzmann", "Target q", "exp(r/α) over the demonstrations, equal on all, or equal on the correct ones."
+    )
+    alpha: float = setting(
+        0.5,
+        "α of the target",
+        "Small: nearly only correct ones; large: nearly uniform. Steers pass@1 against pass@k.",
+        ge=0.01,
+        le=100,
+    )
     prompts: Literal["solved", "all"] = setting(
-        "solved", "Prompts used", "'solved' skips prompts without a correct demonstration: there q would reward errors.")
+        "solved", "Prompts used", "'solved' skips prompts without a correct demonstration: there q would reward errors."
+    )
     score: Literal["sum", "length_norm"] = setting(
-        "sum", "Score", "Sequence log-prob, or normalised by length (for natural-language answers).")
-    score_scale: bool = setting(True, "Scale scores", "Divide by max(1, std/2) within the group, so that long answers "
-                                "don't put all weight on one sequence.", advanced=True)
+        "sum", "Score", "Sequence log-prob, or normalised by length (for natural-language answers)."
+    )
+    score_scale: bool = setting(
+        True,
+        "Scale scores",
+        "Divide by max(1, std/2) within the group, so that long answers don't put all weight on one sequence.",
+        advanced=True,
+    )
     irl_lr_scale: float = setting(1.0, "Learning-rate scale", "Of the inverse-RL steps.", gt=0, le=10, advanced=True)
-    irl_kl_coef: float = setting(0.02, "KL in the phase", "k3 to the policy at the phase's start.", ge=0, le=10,
-                                 advanced=True)
-    stop_kl: float = setting(0.05, "Stop at KL", "Ends the phase when the mean KL exceeds this.", unit="nats/token", gt=0,
-                             advanced=True)
-    stop_drop: float = setting(0.05, "Stop at accuracy drop", "Ends the phase when accuracy on its prompts falls this much.",
-                               gt=0, le=1, advanced=True)
+    irl_kl_coef: float = setting(
+        0.02, "KL in the phase", "k3 to the policy at the phase's start.", ge=0, le=10, advanced=True
+    )
+    stop_kl: float = setting(
+        0.05, "Stop at KL", "Ends the phase when the mean KL exceeds this.", unit="nats/token", gt=0, advanced=True
+    )
+    stop_drop: float = setting(
+        0.05,
+        "Stop at accuracy drop",
+        "Ends the phase when accuracy on its prompts falls this much.",
+        gt=0,
+        le=1,
+        advanced=True,
+    )
     trigger: Literal["fixed", "adaptive"] = setting(
-        "fixed", "Trigger", "'adaptive' starts the phase only when solutions are collapsing (effective number below .7 of "
-        "its start, or fewer than G/4 distinct demonstrations).", advanced=True)
+        "fixed",
+        "Trigger",
+        "'adaptive' starts the phase only when solutions are collapsing (effective number below .7 of "
+        "its start, or fewer than G/4 distinct demonstrations).",
+        advanced=True,
+    )
 
 
 class SpsPhases:
@@ -71,10 +102,18 @@ class SpsPhases:
         if ctx.state.phase.name != "irl":
             return PhasePlan("rl", "RL")
         p = self.p
-        objective = InverseRL(target=p.target, alpha=p.alpha, prompts=p.prompts, score=p.score, scale=p.score_scale,
-                              kl_coef=p.irl_kl_coef)
-        return PhasePlan("irl", "Inverse RL", objectives=(objective,), transforms=(KeepDistinct(),), advantages=False,
-                         lr_scale=p.irl_lr_scale, single_step=True)
+        objective = InverseRL(
+            target=p.target, alpha=p.alpha, prompts=p.prompts, score=p.score, scale=p.score_scale, kl_coef=p.irl_kl_coef
+        )
+        return PhasePlan(
+            "irl",
+            "Inverse RL",
+            objectives=(objective,),
+            transforms=(KeepDistinct(),),
+            advantages=False,
+            lr_scale=p.irl_lr_scale,
+            single_step=True,
+        )
 
     def advance(self, ctx: Context) -> None:
         """Counts the completed iteration and moves on where its phase is over."""
@@ -94,8 +133,9 @@ class SpsPhases:
                 if self.p.k_irl > 1:  # within the first iteration the KL to the start is exactly 0
                     policy = ctx.state.policies["policy"].policy
                     frozen = replace(policy, model=copy.deepcopy(policy.model))
-                    ctx.state.policies["phase_start"] = replace(ctx.state.policies["policy"], policy=frozen,
-                                                                optimizer=None)
+                    ctx.state.policies["phase_start"] = replace(
+                        ctx.state.policies["policy"], policy=frozen, optimizer=None
+                    )
 
     def _must_stop(self, ctx: Context, accuracy_before: float) -> bool:
         drop = accuracy_before - ctx.metrics["accuracy/train"]
@@ -116,7 +156,7 @@ SPEC = MethodSpec(
     slug="sps",
     title="SPS",
     summary="Alternates RL with inverse RL on the policy's own distinct rollouts, so that probability is not squeezed onto "
-            "few solutions.",
+    "few solutions.",
     paper=Paper(
         "SPS: Steering Probability Squeezing for Better Exploration in Reinforcement Learning for Large Language Models",
         "2604.16995",
@@ -128,13 +168,32 @@ SPEC = MethodSpec(
     needs=frozenset({"canonical"}),
     problems=("pass@k falls", "probability squeezing", "entropy collapse", "forgets rare solutions", "exploration"),
     signals=(
-        Chart("sps_demos", "Demonstrations per prompt", ("sps/demo_distinct", "sps/demo_correct", "sps/p_neff"),
-              "When distinct demonstrations fall towards 1, the phase has nothing left to spread.", section="method"),
-        Chart("sps_loss", "Inverse-RL loss", ("sps/irl_kl",), "KL(q‖p) over the demonstrations.", "nats", section="method"),
-        Chart("sps_gate", "Skipped prompts and wrong mass", ("sps/skipped_prompts", "sps/target_wrong_mass"),
-              "Prompts the phase could not use, and how much target mass lies on wrong answers.", "share", True, "method"),
-        Chart("sps_norm", "Inverse-RL step", ("sps/irl_grad_norm", "sps/phase_kl"),
-              "Gradient norm of the step, KL since the phase began.", section="method"),
+        Chart(
+            "sps_demos",
+            "Demonstrations per prompt",
+            ("sps/demo_distinct", "sps/demo_correct", "sps/p_neff"),
+            "When distinct demonstrations fall towards 1, the phase has nothing left to spread.",
+            section="method",
+        ),
+        Chart(
+            "sps_loss", "Inverse-RL loss", ("sps/irl_kl",), "KL(q‖p) over the demonstrations.", "nats", section="method"
+        ),
+        Chart(
+            "sps_gate",
+            "Skipped prompts and wrong mass",
+            ("sps/skipped_prompts", "sps/target_wrong_mass"),
+            "Prompts the phase could not use, and how much target mass lies on wrong answers.",
+            "share",
+            True,
+            "method",
+        ),
+        Chart(
+            "sps_norm",
+            "Inverse-RL step",
+            ("sps/irl_grad_norm", "sps/phase_kl"),
+            "Gradient norm of the step, KL since the phase began.",
+            section="method",
+        ),
     ),
     derived=True,
 )

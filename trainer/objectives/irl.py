@@ -44,12 +44,22 @@ class Match:
     weight: torch.Tensor
 
 
-def match(logprob_M: torch.Tensor, length_M: torch.Tensor, reward_M: torch.Tensor, *, target: Target, alpha: float,
-          score: Literal["sum", "length_norm"] = "sum", scale: bool = False) -> Match:
+def match(
+    logprob_M: torch.Tensor,
+    length_M: torch.Tensor,
+    reward_M: torch.Tensor,
+    *,
+    target: Target,
+    alpha: float,
+    score: Literal["sum", "length_norm"] = "sum",
+    scale: bool = False,
+) -> Match:
     """KL(q‖p) with p = softmax(s), s = l or L̄·l/L, divided by τ = max(1, std(s)/2) when ``scale`` (unbiased std)."""
     if not logprob_M.shape == length_M.shape == reward_M.shape or logprob_M.ndim != 1:
-        raise ValueError(f"expected three (M,) tensors, found {tuple(logprob_M.shape)}, {tuple(length_M.shape)}, "
-                         f"{tuple(reward_M.shape)}")
+        raise ValueError(
+            f"expected three (M,) tensors, found {tuple(logprob_M.shape)}, {tuple(length_M.shape)}, "
+            f"{tuple(reward_M.shape)}"
+        )
     slope = length_M.to(logprob_M.dtype).mean() / length_M if score == "length_norm" else torch.ones_like(logprob_M)
     s = slope * logprob_M
     if scale and len(s) > 1:
@@ -64,8 +74,16 @@ def match(logprob_M: torch.Tensor, length_M: torch.Tensor, reward_M: torch.Tenso
 class InverseRL:
     """The objective over a batch of demonstrations: mean over used prompts of KL(q‖p), plus a KL to the phase's start."""
 
-    def __init__(self, *, target: Target, alpha: float, prompts: Literal["solved", "all"],
-                 score: Literal["sum", "length_norm"], scale: bool, kl_coef: float) -> None:
+    def __init__(
+        self,
+        *,
+        target: Target,
+        alpha: float,
+        prompts: Literal["solved", "all"],
+        score: Literal["sum", "length_norm"],
+        scale: bool,
+        kl_coef: float,
+    ) -> None:
         self.target: Target = target
         self.alpha = alpha
         self.prompts = prompts
@@ -96,8 +114,15 @@ class InverseRL:
             if len(rows) < 2 or gated or bool(torch.isnan(reward).any()):
                 batch.mask_NT[rows] = 0
                 continue
-            found = match(sequence_N[rows], length_N[rows], reward, target=self.target, alpha=self.alpha,
-                          score=self.score, scale=self.scale)
+            found = match(
+                sequence_N[rows],
+                length_N[rows],
+                reward,
+                target=self.target,
+                alpha=self.alpha,
+                score=self.score,
+                scale=self.scale,
+            )
             weight_N[rows] = found.weight
             matches.append(found)
             ctx.tally("sps/target_wrong_mass", float(found.q[reward < 1.0].sum()), 1.0)

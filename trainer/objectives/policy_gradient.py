@@ -28,8 +28,15 @@ class PolicyGradient:
         a, columns = self.a, micro.columns
         old = columns.get("old_logprobs", scores.logprobs_NT.detach())
         loss, ratio = surrogate(
-            a.surrogate, scores.logprobs_NT, old, columns["advantage"], micro.mask_NT, level=a.ratio, epsilon=a.epsilon,
-            epsilon_high=a.epsilon_high, dual_clip=a.dual_clip,
+            a.surrogate,
+            scores.logprobs_NT,
+            old,
+            columns["advantage"],
+            micro.mask_NT,
+            level=a.ratio,
+            epsilon=a.epsilon,
+            epsilon_high=a.epsilon_high,
+            dual_clip=a.dual_clip,
         )
         self._note_clipping(micro, ratio.detach().expand_as(loss), ctx)
         out = [Term("policy", loss, 1.0, a.aggregation)]

@@ -29,8 +29,9 @@ def sequence_ratio(logprobs_NT: torch.Tensor, old_NT: torch.Tensor, mask_NT: tor
     return mean.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
 
 
-def clipped(ratio: torch.Tensor, advantage: torch.Tensor, *, epsilon: float, epsilon_high: float,
-            dual_clip: float | None = None) -> torch.Tensor:
+def clipped(
+    ratio: torch.Tensor, advantage: torch.Tensor, *, epsilon: float, epsilon_high: float, dual_clip: float | None = None
+) -> torch.Tensor:
     """PPO/GRPO: max(−Aρ, −A·clip(ρ, 1−ε, 1+ε_high)); with ``dual_clip`` c, at most −A·c where A < 0."""
     loss = torch.maximum(-advantage * ratio, -advantage * ratio.clamp(1 - epsilon, 1 + epsilon_high))
     if dual_clip is not None:
@@ -48,12 +49,21 @@ def reinforce(logprobs_NT: torch.Tensor, advantage: torch.Tensor) -> torch.Tenso
     return -advantage * logprobs_NT
 
 
-def surrogate(kind: str, logprobs_NT: torch.Tensor, old_NT: torch.Tensor, advantage: torch.Tensor,
-              mask_NT: torch.Tensor, *, level: str, epsilon: float, epsilon_high: float,
-              dual_clip: float | None) -> tuple[torch.Tensor, torch.Tensor]:
+def surrogate(
+    kind: str,
+    logprobs_NT: torch.Tensor,
+    old_NT: torch.Tensor,
+    advantage: torch.Tensor,
+    mask_NT: torch.Tensor,
+    *,
+    level: str,
+    epsilon: float,
+    epsilon_high: float,
+    dual_clip: float | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The named surrogate (N, T) and the ratio it used (N, T or N, 1)."""
     _check(logprobs_NT, old_NT, advantage)
-    ratio = (sequence_ratio(logprobs_NT, old_NT, mask_NT) if level == "sequence" else token_ratio(logprobs_NT, old_NT))
+    ratio = sequence_ratio(logprobs_NT, old_NT, mask_NT) if level == "sequence" else token_ratio(logprobs_NT, old_NT)
     if kind == "clip":
         loss = clipped(ratio, advantage, epsilon=epsilon, epsilon_high=epsilon_high, dual_clip=dual_clip)
     elif kind == "cispo":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -34,7 +35,7 @@ def test_pass_at_k_grows_with_k_and_c_and_ends_at_solved(n: int, data: st.DataOb
     c = data.draw(st.integers(0, n))
     curve = [passk.pass_at_k(n, c, k) for k in range(1, n + 1)]
     assert curve[0] == pytest.approx(c / n)
-    assert all(a <= b + 1e-12 for a, b in zip(curve, curve[1:], strict=False))
+    assert all(a <= b + 1e-12 for a, b in itertools.pairwise(curve))
     assert curve[-1] == float(c > 0)
     if c < n:
         assert all(passk.pass_at_k(n, c + 1, k) >= v - 1e-12 for k, v in enumerate(curve, 1))

@@ -62,6 +62,6 @@ def rl(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def document() -> Callable[..., dict[str, Any]]:
     return rl

@@ -13,6 +13,7 @@ import pytest
 from trainer.contract import events as ev
 from trainer.contract.exit_codes import ExitCode
 from trainer.loop import checkpoint
+from trainer.loop.run import Attempt, run_attempt
 from trainer.testing.replay import Story, events_of, story_of
 
 SPS = [{"slug": "sps", "params": {"k_rl": 2, "k_irl": 2, "prompts": "all", "stop_kl": 10.0, "stop_drop": 1.0}}]
@@ -61,27 +62,28 @@ def same(a: Story, b: Story) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    from tests.trainer.loop.conftest import rl
-    from trainer.loop.run import Attempt, run_attempt
-
+def undisturbed(base: Path, document: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     out = {}
     for name, changes in KINDS.items():
         out[name] = tmp_path_factory.mktemp("runs") / "plain"
         attempt = Attempt(run=out[name], number=1, files=base, resume=False, stop=lambda: False)
-        assert run_attempt(rl(**changes), attempt) == ExitCode.FINISHED, story_of(out[name]).last_message
+        assert run_attempt(document(**changes), attempt) == ExitCode.FINISHED, story_of(out[name]).last_message
     return out
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_configuration_gives_the_same_bits(kind: str, run, document, undisturbed, base, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_same_configuration_gives_the_same_bits(
+    kind: str, run, document, undisturbed, base, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
     shutil.rmtree(base / "evaluations")
     assert run(document(**KINDS[kind]), tmp_path / "again") == ExitCode.FINISHED
     same(story_of(tmp_path / "again"), story_of(undisturbed[kind]))
 
 
 @pytest.mark.parametrize("kind", ANYWHERE)
-def test_killed_after_any_event_it_resumes_to_the_same_bits(kind: str, run, document, undisturbed, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_killed_after_any_event_it_resumes_to_the_same_bits(
+    kind: str, run, document, undisturbed, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
     expected = story_of(undisturbed[kind])
     total = 0
 
@@ -100,7 +102,9 @@ def test_killed_after_any_event_it_resumes_to_the_same_bits(kind: str, run, docu
 
 
 @pytest.mark.parametrize("kind", ANYWHERE)
-def test_stopped_at_any_question_it_saves_and_resumes_to_the_same_bits(kind: str, run, document, undisturbed, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_stopped_at_any_question_it_saves_and_resumes_to_the_same_bits(
+    kind: str, run, document, undisturbed, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
     expected = story_of(undisturbed[kind])
     asked = 0
 
@@ -118,7 +122,9 @@ def test_stopped_at_any_question_it_saves_and_resumes_to_the_same_bits(kind: str
         same(story_of(folder), expected)
 
 
-def test_killed_while_a_checkpoint_is_written_the_older_one_serves(run, document, undisturbed, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_killed_while_a_checkpoint_is_written_the_older_one_serves(
+    run, document, undisturbed, tmp_path, monkeypatch
+) -> None:  # type: ignore[no-untyped-def]
     real, calls = os.replace, []
 
     def replace(source: Any, target: Any) -> None:

@@ -70,7 +70,9 @@ def test_equal_weights_and_set_are_not_measured_twice(run, document, tmp_path: P
     assert first.set is not None
 
 
-@pytest.mark.parametrize("budget", [{"iterations": 50, "sampled_tokens": 60}, {"iterations": 50, "device_seconds": 1e-9}])
+@pytest.mark.parametrize(
+    "budget", [{"iterations": 50, "sampled_tokens": 60}, {"iterations": 50, "device_seconds": 1e-9}]
+)
 def test_the_first_limit_ends_the_run(run, document, tmp_path: Path, budget: dict[str, float]) -> None:  # type: ignore[no-untyped-def]
     assert run(document(budget=budget), tmp_path / "r") == ExitCode.FINISHED
     assert max(story_of(tmp_path / "r").axes) < 5
@@ -117,7 +119,9 @@ def test_a_method_that_raises_is_named_with_its_slot_and_line(run, document, tmp
     assert "KeyError" in message
 
 
-def test_a_full_disk_keeps_the_older_checkpoint_and_resumes_when_there_is_room(run, document, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_full_disk_keeps_the_older_checkpoint_and_resumes_when_there_is_room(
+    run, document, tmp_path, monkeypatch
+) -> None:  # type: ignore[no-untyped-def]
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -67,7 +67,12 @@ MASK = torch.tensor([[1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
 
 @pytest.mark.parametrize(
     ("mode", "expected"),
-    [("token-mean", 3.333333), ("seq-mean-token-mean", 3.0), ("seq-mean-token-sum", 10.0), ("seq-mean-token-sum-norm", 1.25)],
+    [
+        ("token-mean", 3.333333),
+        ("seq-mean-token-mean", 3.0),
+        ("seq-mean-token-sum", 10.0),
+        ("seq-mean-token-sum-norm", 1.25),
+    ],
 )
 def test_aggregations_have_their_known_values(mode, expected: float) -> None:  # type: ignore[no-untyped-def]
     counts = Denominators(tokens=6, sequences=2, groups=1, max_length=8)
