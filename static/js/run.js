@@ -104,24 +104,28 @@ function soon(name, work) {
   }, CALM_MS));
 }
 
+// Keys that have a frame, or for which frames were asked for once.
+const asked = new Set();
+
 function grow(delta) {
   const places = new Map(delta.axes?.map((row) => [row.iteration, row[axis] ?? row.iteration]));
   const fresh = new Map();
   for (const one of delta.series) {
     fresh.set(one.key, { key: one.key, iteration: one.iteration, x: one.iteration.map((i) => places.get(i) ?? i), y: one.y, nonfinite: one.nonfinite });
   }
-  const shown = new Set();
   for (const figure of box.querySelectorAll("figure.chart[data-keys]")) {
     const keys = figure.dataset.keys.split(" ");
     const added = keys.filter((key) => fresh.has(key));
-    for (const key of keys) shown.add(key);
+    for (const key of keys) asked.add(key);
     if (!added.length) continue;
     const chart = chartOf(figure);
     const known = new Set(chart.spec?.series?.map((one) => one.key));
     if (added.every((key) => known.has(key))) chart.append({ series: added.map((key) => fresh.get(key)) });
     else chart.reload();
   }
-  if ([...fresh.keys()].some((key) => !shown.has(key))) soon("frames", () => frames());
+  const unknown = [...fresh.keys()].filter((key) => !asked.has(key));
+  for (const key of unknown) asked.add(key);
+  if (unknown.length) soon("frames", () => frames());
 }
 
 async function everything() {
@@ -155,15 +159,41 @@ async function frames() {
       continue;
     }
     const grid = old.matches(".charts") ? old : old.querySelector(".charts");
+    const count = old.querySelector("[data-count]");
+    if (count) count.textContent = section.querySelector("[data-count]").textContent;
+    if (old.dataset.lazy) {
+      if (old.open) await unfold(old);
+      continue;
+    }
     const known = new Set([...grid.querySelectorAll("figure.chart")].map((one) => one.dataset.slug));
     for (const figure of section.querySelectorAll("figure.chart")) {
       if (!known.has(figure.dataset.slug)) grid.append(document.importNode(figure, true));
     }
-    const count = old.querySelector("[data-count]");
-    if (count) count.textContent = String(grid.children.length);
   }
   mountAll(holder);
 }
+
+// A folded section has no frames until somebody opens it.
+async function unfold(section) {
+  const answer = await ask(`${section.dataset.lazy}?x=${axis}`);
+  if (!answer) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const grid = section.querySelector(".charts");
+  const known = new Set([...grid.querySelectorAll("figure.chart")].map((one) => one.dataset.slug));
+  for (const figure of fresh.querySelectorAll("figure.chart")) {
+    if (!known.has(figure.dataset.slug)) grid.append(document.importNode(figure, true));
+  }
+  mountAll(grid);
+}
+
+document.addEventListener(
+  "toggle",
+  (event) => {
+    const section = event.target;
+    if (section.open && section.dataset?.lazy && !section.querySelector("figure.chart")) unfold(section);
+  },
+  true,
+);
 
 async function fragment(id) {
   const target = document.getElementById(id);

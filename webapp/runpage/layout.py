@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from urllib.parse import urlencode
 
 from webapp.methods.selectors import Chart, charts_of, describe
 from webapp.runs.models import Run, RunKind
@@ -48,6 +49,11 @@ class Frame:
     keys: tuple[str, ...] = ()
     key: str = ""
     evaluation: bool = False
+
+    @property
+    def path(self) -> str:
+        """The address of its data below the run's, up to the axis."""
+        return f"metric?{urlencode({'key': self.key})}&" if self.key else f"charts/{self.slug}?"
 
 
 @dataclass

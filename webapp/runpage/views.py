@@ -43,15 +43,17 @@ VERDICT_TONES = {"squeezing": "bad", "not squeezing": "good", "not resolved": "w
 @project_view()
 def overview(request: ProjectRequest, run: str) -> HttpResponse:
     found = run_in(request.project, run)
+    keys = _keys(found)
     return render(
         request,
         "runs/overview.html",
         {
             **_frame(found, "overview"),
-            **_charts(request, found),
+            **_charts(request, found, keys),
             **_verdict(found),
             "lines": log_tail(found, lines=LOG_LINES),
-            "definitions": described(_keys(found)),
+            "definitions": [(key, metric) for key, metric in described(keys) if metric.help],
+            "undefined": sum(not metric.help for _key, metric in described(keys)),
         },
     )
 
@@ -59,15 +61,19 @@ def overview(request: ProjectRequest, run: str) -> HttpResponse:
 @require_safe
 @project_view()
 def part(request: ProjectRequest, run: str, part: str) -> HttpResponse:
-    """A piece of the overview again, when something changed that scripts do not redraw."""
+    """A piece of the overview again, when something changed that scripts do not redraw, or a section that is unfolded."""
     found = run_in(request.project, run)
     if part == "head":
         return render(request, "runs/_head.html", _frame(found, request.GET.get("tab", "overview")))
     if part == "verdict":
         return render(request, "runs/_verdict.html", {"run": found, **_verdict(found)})
     if part == "charts":
-        return render(request, "runs/_charts.html", {"run": found, **_charts(request, found)})
-    raise Http404
+        return render(request, "runs/_charts.html", {"run": found, **_charts(request, found, _keys(found))})
+    charts = _charts(request, found, _keys(found))
+    section = next((one for one in charts["sections"] if one.name == part), None)
+    if section is None:
+        raise Http404
+    return render(request, "runs/_section.html", {"run": found, "section": section, **charts})
 
 
 @require_safe
@@ -178,14 +184,15 @@ def _frame(run: Run, tab: str) -> dict[str, Any]:
 
 
 def _keys(run: Run) -> list[str]:
-    return [series.key for series in series_of(run)]
+    return list(series_of(run).values_list("key", flat=True))
 
 
-def _charts(request: HttpRequest, run: Run) -> dict[str, Any]:
+def _charts(request: HttpRequest, run: Run, keys: list[str]) -> dict[str, Any]:
     axis = axis_of(request.GET.get("x", ""))
     figures = [(kind, key) for kind, keys in event_keys(run).items() if kind in FIGURES for key in keys]
     return {
-        "sections": sections_of(run, _keys(run)),
+        "sections": sections_of(run, keys),
+        "base_url": reverse("runpage:overview", args=run.url_args),
         "figures": figures,
         "axis": axis,
         "axes": [(name, AXES[name][0]) for name in OFFERED],

@@ -25,7 +25,7 @@ export function figureOf(spec, size) {
   else if (spec.kind === "heatmap") data.push(...heatTraces(spec));
   const yRange = size.zoom?.y ?? rangeOfY(spec);
   const ends = labelled ? endLabels(spec, styles, yRange, size.height - SIDE.top - SIDE.bottom) : [];
-  const right = ends.length ? SIDE.right + 7 * Math.min(22, Math.max(...ends.map((one) => one.text.length))) : SIDE.right;
+  const right = ends.length ? SIDE.right + 6.3 * Math.min(24, Math.max(...ends.map((one) => one.text.length))) : SIDE.right;
   const layout = {
     width: size.width,
     height: size.height,
@@ -78,7 +78,7 @@ function faded(rgb, alpha) {
 
 function lineTraces(spec, styles) {
   return spec.series.map((one, i) => {
-    const few = one.markers ?? (one.x.length <= 1 || sparse(one));
+    const few = one.markers ?? (one.slot !== "chance" && sparse(one));
     return {
       type: "scatter",
       mode: few ? "lines+markers" : "lines",
@@ -375,5 +375,5 @@ function endLabels(spec, styles, [low, high], height) {
 }
 
 function shortened(text) {
-  return text.length > 24 ? `${text.slice(0, 23)}…` : text;
+  return text.length > 28 ? `${text.slice(0, 27)}…` : text;
 }
