@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 
 from trainer.policy.load import Policy
+from trainer.policy.scoring import score
 from trainer.rollout.sampler import Request, SamplingParams, StreamKey
 from trainer.rollout.torch_sampler import TorchSampler
 from trainer.testing.tiny import tiny_policy
@@ -76,6 +77,46 @@ def measure_sampling(policy: Policy, rows: int, group: int, repeats: int) -> dic
     }  # fmt: skip
 
 
+def measure_training(policy: Policy, rows: int, group: int, micro: int, repeats: int) -> dict[str, float | int | str]:
+    """Score with gradient and backward: ``rows`` completions of 8 to 24 tokens, ``group`` a prompt, ``micro`` rows at
+    once; next to transformers' forward on right-padded rows."""
+    generator = torch.Generator().manual_seed(0)
+    vocabulary = len(policy.tokenizer)
+    prompts = torch.randint(4, vocabulary, (rows // group, PROMPT), generator=generator).repeat_interleave(group, 0)
+    ids = torch.randint(4, vocabulary, (rows, 24), generator=generator)
+    length = torch.randint(8, 25, (rows,), generator=generator)
+    prompt_len = torch.full((rows,), PROMPT)
+    real = torch.arange(24)[None] < length[:, None]
+    policy.model.train()
+
+    def ours() -> None:
+        policy.model.zero_grad()
+        for at in range(0, rows, micro):
+            part = slice(at, at + micro)
+            scores = score(policy.model, prompts[part], prompt_len[part], ids[part], length[part], temperature=1.0)
+            scores.logprobs_NT.sum().backward()
+
+    def theirs() -> None:
+        policy.model.zero_grad()
+        for at in range(0, rows, micro):
+            part = slice(at, at + micro)
+            joined = torch.cat([prompts[part], ids[part]], 1)
+            mask = torch.cat([torch.ones_like(prompts[part]), real[part].long()], 1)
+            logits = policy.model(input_ids=joined, attention_mask=mask, logits_to_keep=25).logits[:, :-1]
+            logprobs = logits.log_softmax(-1)
+            (logprobs.exp() * logprobs).sum(-1).detach()
+            logprobs.gather(2, ids[part][..., None])[..., 0][real[part]].sum().backward()
+
+    a, b = best_cpu_seconds([ours, theirs], repeats)
+    policy.model.eval()
+    tokens = int(length.sum())
+    return {
+        "what": "score and backward", "rows": rows, "group": group, "rows_at_once": micro, "prompt_tokens": PROMPT,
+        "completion_tokens": tokens, "tokens_per_cpu_s": round(tokens / a),
+        "transformers_tokens_per_cpu_s": round(tokens / b), "ratio": round(b / a, 2),
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["sample", "train"])
@@ -89,6 +130,9 @@ def main() -> None:
     if args.only != "train":
         for rows in args.rows:
             print(json.dumps(measure_sampling(policy, rows, min(16, rows), args.repeats)), flush=True)
+    if args.only != "sample":
+        for micro in (64, 512):
+            print(json.dumps(measure_training(policy, 512, 16, micro, args.repeats)), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ matrix, gate and up into another, each norm's weight into the matrix behind it, 
 Rotary pairs are moved next to each other, so that a rotation is one complex product; queries and keys move alike, so
 their dot products stay. All in fp32.
 
-Shape suffixes: ``_R`` row, ``_C`` cache column, ``_D`` head dimension. The cache of a layer is a pair of
-(rows × kv heads, columns, head dimension) tensors. All rows write to the same column; a row's own first column differs,
-and a bias hides what lies before it.
+Rows stand in a grid of U units × S slots. The S rows of a unit share one context, whose cache exists once, so that
+attention to it is a product of matrices; each row has a cache of its own for its new tokens. All rows write to the same
+column; a row's first column differs, and a bias hides what lies before it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,23 @@ HIDDEN = -1e30
 """Attention bias of a hidden column: exp gives exactly 0, and a row of nothing else stays finite, unlike with -inf."""
 
 Cache = list[tuple[torch.Tensor, torch.Tensor]]
+"""Keys and values of each layer, (batch, columns, head dimension)."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What decoding steps read and write. Biases are 0 on real columns and ``HIDDEN`` elsewhere.
+
+    ``context`` has batch U × kv heads and P columns, with ``context_bias`` (U × kv heads, 1, P); ``own`` has batch
+    U × kv heads × S, with ``own_bias`` (U × kv heads × S, 1, columns).
+    """
+
+    units: int
+    slots: int
+    context: Cache
+    context_bias: torch.Tensor
+    own: Cache
+    own_bias: torch.Tensor
 
 
 def why_not_lean(model: Any, *, plain_linears: bool = True) -> str | None:
@@ -169,26 +186,37 @@ class Decoder:
             cache.append((keys.view(-1, width, self.dim), values.view(-1, width, self.dim)))
         return self.logits(x.view(count, width, -1)[:, -1]), cache
 
-    def step(
-        self, tokens_R: torch.Tensor, positions_R: torch.Tensor, cache: Cache, column: int, bias: torch.Tensor
-    ) -> torch.Tensor:
-        """Logits (R, V) after one more token a row, written to ``column`` of the cache.
+    def step(self, tokens_R: torch.Tensor, positions_R: torch.Tensor, grid: Grid, column: int) -> torch.Tensor:
+        """Logits (R, V) after one more token a row (rows unit by unit), written to ``column`` of the rows' own caches.
 
-        ``bias`` (R × kv heads, 1, columns) is 0 on a row's own columns and ``HIDDEN`` before them. Inference mode.
+        To be called in inference mode.
         """
-        rows, heads, kv = tokens_R.shape[0], self.heads, self.kv_heads
-        cis = self._cis[positions_R].unsqueeze(-2)
-        bias = bias[:, :, : column + 1]
+        units, slots, kv, dim = grid.units, grid.slots, self.kv_heads, self.dim
+        rows, group, width = units * slots, self.heads // kv, column + 1
+        cis = self._cis[positions_R].view(units, 1, slots, -1)
+        seen_context = grid.context_bias.shape[2]
+        own_bias = grid.own_bias[:, :, :width]
+        query = torch.empty(units, kv, slots, group, dim // 2, dtype=cis.dtype, device=self.device)
+        flat_query = torch.view_as_real(query).view(units * kv, slots * group, dim)
+        own_query = flat_query.view(-1, group, dim)
         x = F.embedding(tokens_R, self.embedding)
-        for layer, (keys, values) in zip(self.layers, cache, strict=True):
-            mixed = F.linear(self._unit(x), layer.qkv, layer.qkv_bias).view(rows, heads + 2 * kv, -1, 2)
-            pairs = torch.view_as_complex(mixed[:, : heads + kv])
-            queries = torch.view_as_real(pairs[:, :heads] * cis).view(rows * kv, heads // kv, self.dim)
-            slot = torch.view_as_complex(keys.view(rows, kv, -1, self.dim // 2, 2)[:, :, column])
-            torch.mul(pairs[:, heads:], cis, out=slot)
-            values.view(rows, kv, -1, self.dim)[:, :, column] = mixed[:, heads + kv :].flatten(-2)
-            weights = torch.baddbmm(bias, queries, keys[:, : column + 1].transpose(1, 2)).softmax(-1)
-            seen = torch.bmm(weights, values[:, : column + 1]).view(rows, -1)
+        for layer, (context_keys, context_values), (keys, values) in zip(
+            self.layers, grid.context, grid.own, strict=True
+        ):
+            mixed = F.linear(self._unit(x), layer.qkv, layer.qkv_bias).view(units, slots, -1, dim)
+            pairs = torch.view_as_complex(mixed.unflatten(-1, (-1, 2))).transpose(1, 2)
+            q = pairs[:, : self.heads].view(units, kv, group, slots, -1).transpose(2, 3)
+            torch.mul(q, cis.unsqueeze(3), out=query)
+            slot = torch.view_as_complex(keys.view(units, kv, slots, -1, dim // 2, 2)[:, :, :, column])
+            torch.mul(pairs[:, self.heads : self.heads + kv], cis, out=slot)
+            values.view(units, kv, slots, -1, dim)[:, :, :, column] = mixed[:, :, self.heads + kv :].transpose(1, 2)
+            to_context = torch.baddbmm(grid.context_bias, flat_query, context_keys.transpose(1, 2))
+            to_own = torch.baddbmm(own_bias, own_query, keys[:, :width].transpose(1, 2))
+            weights = torch.cat([to_context.view(-1, group, seen_context), to_own], -1).softmax(-1)
+            by_unit = weights.view(units * kv, slots * group, -1)
+            seen = torch.bmm(by_unit[:, :, :seen_context], context_values).view(-1, group, dim)
+            seen.baddbmm_(weights[:, :, seen_context:], values[:, :width])
+            seen = seen.view(units, kv, slots, group * dim).transpose(1, 2).reshape(rows, -1)
             x.addmm_(seen, layer.out_t)
             if layer.out_bias is not None:
                 x.add_(layer.out_bias)

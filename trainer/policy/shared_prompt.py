@@ -33,9 +33,10 @@ class _UnitNorm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
         unit, inverse, weight = ctx.saved_tensors
-        grad_weight = torch.einsum("fh,fh->h", grad, unit)
+        product = grad * unit
+        grad_weight = product.sum(0)
+        along = torch.mv(product, weight).div_(unit.shape[-1])[:, None]
         inner = grad * weight
-        along = torch.einsum("fh,fh->f", inner, unit).div_(unit.shape[-1])[:, None]
         return inner.addcmul_(unit, along, value=-1).mul_(inverse), grad_weight, None
 
 
@@ -65,37 +66,43 @@ class _GatedUnit(torch.autograd.Function):
 
 
 class _Rotate(torch.autograd.Function):
-    """Rotary embedding of (F, heads, D) by per-token cosines and sines (F, 1, D/2); backward turns the other way."""
+    """Rotary embedding of the first ``count`` heads of (F, heads, D) by cosines and sines (F, 1, D/2), the others as
+    they are; backward turns the other way."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, count: int) -> torch.Tensor:
         ctx.save_for_backward(cos, sin)
-        return _turn(x, cos, sin, 1)
+        ctx.count = count
+        return _turn(x, cos, sin, count, 1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         cos, sin = ctx.saved_tensors
-        return _turn(grad, cos, sin, -1), None, None
+        return _turn(grad, cos, sin, ctx.count, -1), None, None, None
 
 
-def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, sign: int) -> torch.Tensor:
+def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, count: int, sign: int) -> torch.Tensor:
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    (a, b), (first, second) = x.chunk(2, -1), out.chunk(2, -1)
+    (a, b), (first, second) = x[:, :count].chunk(2, -1), out[:, :count].chunk(2, -1)
     torch.mul(a, cos, out=first)
     torch.mul(b, cos, out=second)
     first.addcmul_(b, sin, value=-sign)
     second.addcmul_(a, sin, value=sign)
+    out[:, count:] = x[:, count:]
     return out
 
 
 class _Spread(torch.autograd.Function):
-    """Flat rows (F, …) to ``size`` padded rows, zeros elsewhere; ``slots`` (F,) are distinct."""
+    """Flat rows to padded rows; ``source`` names a flat row for every padded one, ``slots`` (F,) the real places.
+
+    Padding holds some real row, which costs less than zeros. Its gradient is dropped: nothing real attends to it.
+    """
 
     @staticmethod
-    def forward(ctx: Any, flat: torch.Tensor, slots: torch.Tensor, size: int) -> torch.Tensor:
+    def forward(ctx: Any, flat: torch.Tensor, source: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(slots)
-        return flat.new_zeros(size, *flat.shape[1:]).index_copy_(0, slots, flat)
+        return flat.index_select(0, source)
 
     @staticmethod
     @once_differentiable
@@ -120,6 +127,26 @@ class _Gather(torch.autograd.Function):
         return grad.new_zeros(ctx.size, *grad.shape[1:]).index_copy_(0, slots, grad), None
 
 
+class _Pick(torch.autograd.Function):
+    """Rows of a tensor by index, repeats allowed. Backward adds up by a product with the 0/1 matrix of the index where
+    that is small, which beats torch's scatter."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(index)
+        ctx.size = x.shape[0]
+        return x.index_select(0, index)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (index,) = ctx.saved_tensors
+        if ctx.size > 64:
+            return grad.new_zeros(ctx.size, *grad.shape[1:]).index_add_(0, index, grad), None
+        members = (torch.arange(ctx.size, device=index.device)[:, None] == index).to(grad.dtype)
+        return (members @ grad.flatten(1)).view(ctx.size, *grad.shape[1:]), None
+
+
 def _project(x: torch.Tensor, modules: list[nn.Module]) -> torch.Tensor:
     """Outputs of several projections side by side; plain Linears are joined into one product, adapters are called."""
     if any(type(m) is not nn.Linear for m in modules):
@@ -140,13 +167,15 @@ class _Part:
     rows: int
     width: int
     slots: torch.Tensor
+    source: torch.Tensor
 
     @classmethod
     def of(cls, lengths: torch.Tensor, begin: int) -> _Part:
         rows, width = len(lengths), int(lengths.max()) if len(lengths) else 0
         real = torch.arange(width, device=lengths.device)[None] < lengths[:, None]
         slots = real.flatten().nonzero()[:, 0]
-        return cls(begin, begin + len(slots), rows, width, slots)
+        source = (real.flatten().cumsum(0) - 1).clamp(min=0)
+        return cls(begin, begin + len(slots), rows, width, slots, source)
 
     @property
     def full(self) -> bool:
@@ -154,7 +183,7 @@ class _Part:
 
     def spread(self, flat: torch.Tensor) -> torch.Tensor:
         own = flat[self.begin : self.end]
-        padded = own if self.full else _Spread.apply(own, self.slots, self.rows * self.width)
+        padded = own if self.full else _Spread.apply(own, self.source, self.slots)
         return padded.view(self.rows, self.width, *flat.shape[1:])
 
     def gather(self, padded: torch.Tensor) -> torch.Tensor:
@@ -198,15 +227,13 @@ def target_states(
         norm = layer.input_layernorm
         unit = _UnitNorm.apply(x, norm.weight, norm.variance_epsilon)
         joined = _project(unit, [attention.q_proj, attention.k_proj, attention.v_proj]).view(len(tokens), -1, dim)
-        turned, values = _Rotate.apply(joined[:, : heads + kv], cos, sin), joined[:, heads + kv :]
-        q_p, k_p = prompt.spread(turned).transpose(1, 2).split([heads, kv], 1)
-        v_p = prompt.spread(values).transpose(1, 2)
+        turned = _Rotate.apply(joined, cos, sin, heads + kv)
+        q_p, k_p, v_p = prompt.spread(turned).transpose(1, 2).split([heads, kv, kv], 1)
         mixed = [prompt.gather(_attend(q_p, k_p, v_p, None).transpose(1, 2))]
         if own.width:
-            q, k = own.spread(turned).transpose(1, 2).split([heads, kv], 1)
-            v = own.spread(values).transpose(1, 2)
-            k = torch.cat([k_p.index_select(0, prompt_of_N), k], 2)
-            v = torch.cat([v_p.index_select(0, prompt_of_N), v], 2)
+            q, k, v = own.spread(turned).transpose(1, 2).split([heads, kv, kv], 1)
+            k = torch.cat([_Pick.apply(k_p, prompt_of_N), k], 2)
+            v = torch.cat([_Pick.apply(v_p, prompt_of_N), v], 2)
             mixed.append(own.gather(_attend(q, k, v, bias).transpose(1, 2)))
         x = x + attention.o_proj(torch.cat(mixed).flatten(1))
         norm = layer.post_attention_layernorm
@@ -219,7 +246,7 @@ def target_states(
     source = begins[:, None] + torch.arange(width, device=device)[None] - 1
     source[:, :1] = ends[:, None]
     real = torch.arange(width, device=device)[None] < length_N[:, None]
-    return _UnitNorm.apply(x.index_select(0, source[real]), base.norm.weight, base.norm.variance_epsilon)
+    return _UnitNorm.apply(_Pick.apply(x, source[real]), base.norm.weight, base.norm.variance_epsilon)
 
 
 def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:

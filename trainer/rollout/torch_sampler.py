@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from trainer.core import rng
-from trainer.policy.decoder import HIDDEN, Cache, Decoder, why_not_lean
+from trainer.policy.decoder import HIDDEN, Cache, Decoder, Grid, why_not_lean
 from trainer.rollout.distribution import choose
 from trainer.rollout.generic import generate_rows
 from trainer.rollout.rows import Row, Watch
@@ -96,15 +96,15 @@ class TorchSampler:
                 # An ended row runs on, unused, until the next rebuild.
                 decoder.reserve(width + _BLOCK)
                 with torch.inference_mode():
-                    _Decoding(decoder, params, self._row_limit(decoder, width), queue, watch).run()
+                    _Decoding(decoder, params, self._row_limit(decoder, params.max_new_tokens), queue, watch).run()
         return [[row.completion(params.eos_ids) for row in group] for group in rows]
 
-    def _row_limit(self, decoder: Decoder, width: int) -> int:
+    def _row_limit(self, decoder: Decoder, new_tokens: int) -> int:
         if self.max_rows is not None:
             return self.max_rows
         if decoder.device.type != "cpu":
             return 1024
-        return max(64, min(256, _CACHE_BYTES_CPU // (decoder.kv_bytes * width)))
+        return max(64, min(256, _CACHE_BYTES_CPU // (decoder.kv_bytes * new_tokens)))
 
     def _packed(self) -> Decoder:
         versions = tuple((p.data_ptr(), p._version) for p in self.model.parameters())
@@ -113,12 +113,21 @@ class TorchSampler:
         return self._decoder
 
 
-class _Decoding:
-    """One call of ``generate`` on the lean path: the active rows, their cache, and the waiting queue.
+@dataclass(frozen=True)
+class _Prefilled:
+    """Logits (M, V) and cache (M × kv heads, width, D), right-aligned, of M contexts."""
 
-    Between two rebuilds the set of rows is fixed. A rebuild writes back what was sampled, drops ended rows, admits
-    waiting ones, and moves everything to the left end of fresh cache columns. It costs about one decoding step, so it
-    happens when the share of ended rows, summed over steps, has wasted as much.
+    logits: torch.Tensor
+    cache: Cache
+    width: int
+
+
+class _Decoding:
+    """One call of ``generate`` on the lean path: the grid of active rows and the waiting queue.
+
+    Between two rebuilds the grid is fixed. A rebuild writes back what was sampled, drops ended rows, admits waiting
+    ones, and moves the kept caches to the left end of fresh ones. It costs about one decoding step, so it happens when
+    the share of ended rows, summed over steps, has wasted as much. An empty slot is a None and counts as ended.
     """
 
     def __init__(self, decoder: Decoder, params: SamplingParams, limit: int, queue: list[Row], watch: Watch) -> None:
@@ -126,125 +135,142 @@ class _Decoding:
         self.queue, self.next = queue, 0
         self.uses = Counter(row.context for row in queue)
         self.ready: dict[tuple[int, ...], tuple[_Prefilled, int]] = {}
-        self.rows: list[Row] = []
-        device = decoder.device
-        self.cache: Cache = []
+        self.rows: list[Row | None] = []
+        self.grid: Grid | None = None
         self.column = self.capacity = 0
-        self.start = torch.empty(0, dtype=torch.long, device=device)
-        self.tokens = torch.empty(0, dtype=torch.long, device=device)
-        self.keys = torch.empty(0, dtype=torch.long, device=device)
 
     def run(self) -> None:
         """Sample every row of the queue to its end."""
         while True:
             self.watch.check()
             self._rebuild()
-            if not self.rows:
+            if self.grid is None:
                 return
-            self._decode()
+            self._decode(self.grid)
 
-    def _decode(self) -> None:
-        """Steps with a fixed set of rows, until a rebuild pays or no column is left."""
-        device, rows = self.decoder.device, self.rows
+    def _decode(self, grid: Grid) -> None:
+        """Steps with a fixed grid, until a rebuild pays or no column is left."""
+        rows, limit = self.rows, self.params.max_new_tokens
         steps = self.capacity - self.column
-        sampled = torch.tensor([len(r.ids) for r in rows], device=device)
-        positions = torch.tensor([len(r.context) + len(r.ids) - 1 for r in rows], device=device)
-        first = torch.tensor([r.first_position + len(r.ids) for r in rows], device=device)
-        uniform = rng.uniforms(self.keys[:, None], first[:, None] + torch.arange(steps, device=device)).t().contiguous()
-        columns = torch.arange(self.capacity, device=device)
-        bias = torch.zeros(len(rows), self.capacity, device=device).masked_fill_(columns < self.start[:, None], HIDDEN)
-        bias = bias.repeat_interleave(self.decoder.kv_heads, 0).unsqueeze(1)
-        ended = torch.zeros(len(rows), dtype=torch.bool, device=device)
-        # Step at which a row reaches its limit, counted from this segment's first step.
-        limit = self.params.max_new_tokens - sampled
-        count = torch.zeros_like(limit)
+        tokens = self._tensor(row.ids[-1] if row else 0 for row in rows)
+        positions = self._tensor(len(row.context) + len(row.ids) - 1 if row else 0 for row in rows)
+        keys = self._tensor(row.key if row else 0 for row in rows)
+        first = self._tensor(row.first_position + len(row.ids) if row else 0 for row in rows)
+        left = self._tensor(limit - len(row.ids) if row else 0 for row in rows)
+        step_axis = torch.arange(steps, device=self.decoder.device)[:, None]
+        uniform = rng.uniforms(keys, first + step_axis)
+        ended = left <= 0
+        count = torch.zeros_like(left)
         history: list[tuple[torch.Tensor, torch.Tensor]] = []
         wasted = 0.0
         for step in range(steps):
             self.watch.check()
-            logits = self.decoder.step(self.tokens, positions, self.cache, self.column, bias)
-            self.tokens, logprobs = choose(logits, uniform[step], self.params)
-            history.append((self.tokens, logprobs))
+            logits = self.decoder.step(tokens, positions, grid, self.column)
+            tokens, logprobs = choose(logits, uniform[step], self.params)
+            history.append((tokens, logprobs))
             count += ~ended
             for eos in self.params.eos_ids:
-                ended |= self.tokens == eos
-            ended |= limit <= step + 1
+                ended |= tokens == eos
+            ended |= left <= step + 1
             positions += 1
             self.column += 1
             share = int(ended.sum()) / len(rows)
             wasted += share
             if share == 1.0 or wasted >= 1.0:
                 break
-        self._write_back(history, count, ended)
-
-    def _write_back(
-        self, history: list[tuple[torch.Tensor, torch.Tensor]], count: torch.Tensor, ended: torch.Tensor
-    ) -> None:
-        ids = torch.stack([tokens for tokens, _ in history], 1).tolist()
-        logprobs = torch.stack([values for _, values in history], 1).tolist()
-        for row, n, end, new_ids, new_logprobs in zip(
-            self.rows, count.tolist(), ended.tolist(), ids, logprobs, strict=True
-        ):
-            row.ids += new_ids[:n]
-            row.logprobs += new_logprobs[:n]
-            row.ended = end
+        ids = torch.stack([drawn for drawn, _ in history], 1).tolist()
+        values = torch.stack([drawn for _, drawn in history], 1).tolist()
+        for row, n, end, new_ids, new_values in zip(rows, count.tolist(), ended.tolist(), ids, values, strict=True):
+            if row is not None:
+                row.ids += new_ids[:n]
+                row.logprobs += new_values[:n]
+                row.ended = end
 
     def _rebuild(self) -> None:
-        keep = [i for i, row in enumerate(self.rows) if not row.ended]
-        self.watch.done(len(self.rows) - len(keep))
-        admitted = self._admit(self.limit - len(keep))
-        kept = torch.tensor(keep, dtype=torch.long, device=self.decoder.device)
-        rows = [self.rows[i] for i in keep] + [row for row, _, _ in admitted]
-        self.rows = rows
-        if not rows:
+        kept = [(place, row) for place, row in enumerate(self.rows) if row is not None and not row.ended]
+        self._finished([row for row in self.rows if row is not None and row.ended])
+        admitted = self._admit(self.limit - len(kept))
+        old_place: dict[int, int] = {id(row): place for place, row in kept}
+        by_context: dict[tuple[int, ...], list[Row]] = {}
+        for row in [row for _, row in kept] + admitted:
+            by_context.setdefault(row.context, []).append(row)
+        if not by_context:
+            self.grid = None
             return
-        start = self.start[kept]
-        span = self.column - int(start.min()) if keep else 0
-        column = max(span, max((len(row.context) for row, _, _ in admitted), default=0))
-        left = max(self.params.max_new_tokens - len(row.ids) for row in rows)
+        slots = _slots([len(group) for group in by_context.values()])
+        units: list[tuple[int, ...]] = []
+        rows: list[Row | None] = []
+        for context, group in by_context.items():
+            for at in range(0, len(group), slots):
+                units.append(context)
+                part = group[at : at + slots]
+                rows += [*part, *([None] * (slots - len(part)))]
+        # In its own cache a row has its new tokens but the last, which was not fed yet.
+        spans = [len(row.ids) - 1 if row else 0 for row in rows]
+        column = max(spans)
+        left = max(self.params.max_new_tokens - len(row.ids) for row in rows if row)
         capacity = column + min(left, _BLOCK)
-        self.cache = [
-            tuple(self._move(layer, side, kept, span, admitted, column, capacity) for side in range(2))  # type: ignore[misc]
-            for layer in range(len(self.decoder.layers))
-        ]
-        self.start = torch.cat(
-            [start + (column - self.column), self._tensor(column - len(r.context) for r, _, _ in admitted)]
-        )
-        self.tokens = torch.cat([self.tokens[kept], self._tensor(row.ids[-1] for row, _, _ in admitted)])
-        self.keys = torch.cat([self.keys[kept], self._tensor(row.key for row, _, _ in admitted)])
-        self.column, self.capacity = column, capacity
+        moves = [(old_place[id(row)], new) for new, row in enumerate(rows) if row is not None and id(row) in old_place]
+        own = self._own_cache(moves, len(units), slots, column, capacity)
+        shared, shared_bias = self._context_cache(units)
+        start = column - self._tensor(spans)
+        columns = torch.arange(capacity, device=self.decoder.device)
+        bias = torch.zeros(len(rows), capacity, device=self.decoder.device)
+        bias.masked_fill_(columns < start[:, None], HIDDEN)
+        own_bias = bias.view(len(units), 1, slots, capacity).expand(-1, self.decoder.kv_heads, -1, -1)
+        self.grid = Grid(len(units), slots, shared, shared_bias, own, own_bias.reshape(-1, 1, capacity))
+        self.rows, self.column, self.capacity = rows, column, capacity
 
-    def _tensor(self, values: Iterable[int]) -> torch.Tensor:
-        return torch.tensor(list(values), dtype=torch.long, device=self.decoder.device)
-
-    def _move(
-        self, layer: int, side: int, kept: torch.Tensor, span: int,
-        admitted: list[tuple[Row, _Prefilled, int]], column: int, capacity: int,
-    ) -> torch.Tensor:  # fmt: skip
-        """One cache tensor of the new rows: kept ones by their last ``span`` columns, then admitted prefills."""
+    def _own_cache(self, moves: list[tuple[int, int]], units: int, slots: int, column: int, capacity: int) -> Cache:
+        """Fresh own caches; kept rows, by (old, new) place, are moved with their last ``column`` columns."""
         kv, dim = self.decoder.kv_heads, self.decoder.dim
-        fresh = torch.empty(len(self.rows), kv, capacity, dim, device=self.decoder.device)
-        # Columns before a row's start are multiplied by weight 0, which needs them finite.
-        fresh[:, :, :column] = 0
-        if len(kept):
-            old = self.cache[layer][side].view(-1, kv, self.capacity, dim)
-            fresh[: len(kept), :, column - span : column] = old[kept, :, self.column - span : self.column]
-        at = len(kept)
-        while at < len(self.rows):
-            block = admitted[at - len(kept)][1]
-            picks = []
-            for _, other, index in admitted[at - len(kept) :]:
-                if other is not block:
-                    break
-                picks.append(index)
-            source = block.cache[layer][side].view(-1, kv, block.width, dim)
-            fresh[at : at + len(picks), :, column - block.width : column] = source[self._tensor(picks)]
-            at += len(picks)
-        return fresh.view(-1, capacity, dim)
+        old = self._tensor(a for a, _ in moves)
+        new = self._tensor(b for _, b in moves)
+        cache: Cache = []
+        for layer in range(len(self.decoder.layers)):
+            pair = []
+            for side in range(2):
+                fresh = torch.empty(units, kv, slots, capacity, dim, device=self.decoder.device)
+                # Hidden columns are multiplied by weight 0, which needs them finite.
+                fresh[:, :, :, :column] = 0
+                if moves and self.grid is not None:
+                    # A row shorter than the longest brings hidden columns along, as far as there are any.
+                    span = min(column, self.column)
+                    source = self.grid.own[layer][side].view(self.grid.units, kv, self.grid.slots, -1, dim)
+                    part = source[old // self.grid.slots, :, old % self.grid.slots, self.column - span : self.column]
+                    fresh[new // slots, :, new % slots, column - span : column] = part
+                pair.append(fresh.view(-1, capacity, dim))
+            cache.append((pair[0], pair[1]))
+        return cache
 
-    def _admit(self, free: int) -> list[tuple[Row, _Prefilled, int]]:
+    def _context_cache(self, units: list[tuple[int, ...]]) -> tuple[Cache, torch.Tensor]:
+        """The units' context caches, right-aligned, and their bias."""
+        kv, dim, device = self.decoder.kv_heads, self.decoder.dim, self.decoder.device
+        width = max(map(len, units))
+        blocks: dict[int, tuple[_Prefilled, list[int], list[int]]] = {}
+        for unit, context in enumerate(units):
+            block, index = self.ready[context]
+            _, places, picks = blocks.setdefault(id(block), (block, [], []))
+            places.append(unit)
+            picks.append(index)
+        cache: Cache = []
+        for layer in range(len(self.decoder.layers)):
+            pair = []
+            for side in range(2):
+                fresh = torch.zeros(len(units), kv, width, dim, device=device)
+                for block, places, picks in blocks.values():
+                    take = min(width, block.width)
+                    source = block.cache[layer][side].view(-1, kv, block.width, dim)
+                    fresh[places, :, width - take :] = source[picks, :, block.width - take :]
+                pair.append(fresh.view(-1, width, dim))
+            cache.append((pair[0], pair[1]))
+        hidden = torch.arange(width, device=device) < width - self._tensor(map(len, units))[:, None]
+        bias = torch.zeros(hidden.shape, device=device).masked_fill_(hidden, HIDDEN)
+        return cache, bias.repeat_interleave(kv, 0).unsqueeze(1)
+
+    def _admit(self, free: int) -> list[Row]:
         """Take rows from the queue with their prefills and first tokens; those that end at once are done."""
-        admitted: list[tuple[Row, _Prefilled, int]] = []
+        admitted: list[Row] = []
         while free > len(admitted) and self.next < len(self.queue):
             batch = self.queue[self.next : self.next + free - len(admitted)]
             self.next += len(batch)
@@ -256,22 +282,27 @@ class _Decoding:
             logits = torch.stack([block.logits[index] for block, index in sources])
             uniform = rng.uniforms(self._tensor(r.key for r in batch), self._tensor(r.first_position for r in batch))
             tokens, logprobs = choose(logits, uniform, self.params)
-            for row, token, logprob, source in zip(batch, tokens.tolist(), logprobs.tolist(), sources, strict=True):
+            for row, token, logprob in zip(batch, tokens.tolist(), logprobs.tolist(), strict=True):
                 row.ids.append(token)
                 row.logprobs.append(logprob)
                 row.ended = token in self.params.eos_ids or self.params.max_new_tokens == 1
-                if not row.ended:
-                    admitted.append((row, *source))
-            self.watch.done(sum(row.ended for row in batch))
-            self.uses.subtract(row.context for row in batch)
-            self.ready = {c: source for c, source in self.ready.items() if self.uses[c] > 0}
+            admitted += [row for row in batch if not row.ended]
+            self._finished([row for row in batch if row.ended])
         return admitted
 
+    def _finished(self, rows: list[Row]) -> None:
+        """Report finished rows and forget contexts that no row needs any more."""
+        self.uses.subtract(row.context for row in rows)
+        for row in rows:
+            if self.uses[row.context] == 0:
+                self.ready.pop(row.context, None)
+        self.watch.done(len(rows))
 
-@dataclass(frozen=True)
-class _Prefilled:
-    """Logits (U, V) and right-aligned cache of U contexts, ``width`` columns."""
+    def _tensor(self, values: Iterable[int]) -> torch.Tensor:
+        return torch.tensor(list(values), dtype=torch.long, device=self.decoder.device)
 
-    logits: torch.Tensor
-    cache: Cache
-    width: int
+
+def _slots(counts: list[int]) -> int:
+    """Slots a unit, a power of two: few empty ones, but many rows share a context's cache (a unit costs 1/4 row)."""
+    options = [1 << i for i in range(max(counts).bit_length() + 1)]
+    return min(options, key=lambda s: (sum(-(-n // s) for n in counts) * (s + 0.25), s))
