@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("methods",),
     ("launch",),
     ("studies",),
-    ("compare", "health", "reports", "live", "runpage"),
+    ("compare", "health", "reports", "live", "runpage", "runlist"),
     ("api", "compat"),
     ("demo",),
     ("config",),

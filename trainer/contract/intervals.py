@@ -6,7 +6,7 @@ k and every arm on the same problems, which is what makes differences paired.
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,14 +36,16 @@ class Estimate:
     note: Note = ""
 
 
+@functools.lru_cache(maxsize=4)
 def resampling_weights(problems: int, *, seed: int = 0, resamples: int = RESAMPLES) -> Any:
-    """(resamples, problems) multinomial counts of a seeded bootstrap: share it between arms to pair them."""
+    """(resamples, problems) multinomial counts of a seeded bootstrap, read-only: one for all arms, which pairs them."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
     draws = rng.integers(0, problems, size=(resamples, problems))
     weights = np.zeros((resamples, problems))
     np.add.at(weights, (np.arange(resamples)[:, None], draws), 1.0)
+    weights.flags.writeable = False
     return weights
 
 
@@ -219,31 +221,35 @@ def crossing(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]], ks: Seq
     if len(a) != len(b):
         raise ValueError(f"crossing needs the same problems in both curves, found {len(a)} and {len(b)}")
     diff = np.array([[x - y for x, y in zip(pass_at_k_values(a, k), pass_at_k_values(b, k), strict=True)] for k in ks])
-    log_k = np.log2(np.asarray(ks, dtype=float))
-    means = diff.mean(axis=1)
+    log_k = [math.log2(k) for k in ks]
+    means = diff.mean(axis=1).tolist()
     point = _single_crossing(means, log_k)
     if point is None:
-        signs = np.sign(means[means != 0])
-        return Crossing(False, a_above_before=bool(signs[0] > 0)) if np.any(signs[1:] != signs[:-1]) else None
+        signs = [x > 0 for x in means if x != 0]
+        return Crossing(False, a_above_before=signs[0]) if len(set(signs)) > 1 else None
     k0, above = point
     if len(a) < TOO_FEW_PROBLEMS:
         return Crossing(False, a_above_before=above)
     boot = diff @ resampling_weights(len(a)).T / len(a)
-    found = [_single_crossing(boot[:, i], log_k) for i in range(boot.shape[1])]
+    found = [_single_crossing(one, log_k) for one in boot.T.tolist()]
     same = [f[0] for f in found if f is not None and f[1] == above]
-    if len(same) < 0.95 * boot.shape[1]:
+    if len(same) < 0.95 * len(found):
         return Crossing(False, a_above_before=above)
     lo, hi = np.quantile(same, [0.025, 0.975])
-    return Crossing(True, float(2**k0), float(2**lo), float(2**hi), above)
+    return Crossing(True, 2**k0, float(2**lo), float(2**hi), above)
 
 
-def _single_crossing(diff: np.ndarray, log_k: np.ndarray) -> tuple[float, bool] | None:
-    import numpy as np
-
-    nonzero = np.flatnonzero(diff)
-    flips = [(i, j) for i, j in itertools.pairwise(nonzero) if diff[i] * diff[j] < 0]
-    if len(flips) != 1:
-        return None
-    i, j = flips[0]
-    share = diff[i] / (diff[i] - diff[j])
-    return float(log_k[i] + share * (log_k[j] - log_k[i])), bool(diff[i] > 0)
+def _single_crossing(diff: Sequence[float], log_k: Sequence[float]) -> tuple[float, bool] | None:
+    """(log₂ k, A above before) of the only sign change; None without one or with several. Zeros are passed over."""
+    found: tuple[float, bool] | None = None
+    last = -1
+    for i, value in enumerate(diff):
+        if value == 0:
+            continue
+        if last >= 0 and (diff[last] < 0) != (value < 0):
+            if found is not None:
+                return None
+            share = diff[last] / (diff[last] - value)
+            found = log_k[last] + share * (log_k[i] - log_k[last]), diff[last] > 0
+        last = i
+    return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def pass_at_k(n: int, c: int, k: int) -> float:
     """Unbiased estimate of 1 − (1 − p)^k from c correct among n samples: 1 − C(n−c, k)/C(n, k).
 

@@ -44,7 +44,9 @@ def _lineage(checkpoint: Checkpoint, parents: dict[str, int], known: dict[int, C
         steps.append(f"iteration {here.iteration} of {run.name}")
         parent = parents.get(run.pk)
         if parent is None:
-            steps.append("fresh weights" if (run.config.get("policy") or {}).get("architecture") else "an unknown folder")
+            steps.append(
+                "fresh weights" if (run.config.get("policy") or {}).get("architecture") else "an unknown folder"
+            )
         here = known.get(parent) if parent is not None else None
     return " ← ".join(steps)
 

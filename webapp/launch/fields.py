@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from trainer.data.task import Task
 
 KIND_TITLES = {
-    "rl": ("Reinforcement learning", "Rewards from the task's checker; a method decides how the policy learns from them."),
+    "rl": (
+        "Reinforcement learning",
+        "Rewards from the task's checker; a method decides how the policy learns from them.",
+    ),
     "sft": ("Fine-tuning", "Supervised, on the task's own solutions. This is also how a base checkpoint is made."),
     "evaluate": ("Evaluation", "Samples a checkpoint on the test split; no training."),
 }
@@ -84,7 +87,11 @@ class Group:
 
 def groups_of(choice: Choice) -> list[Group]:
     """The inputs of a known choice, in the order in which people think."""
-    found = [Group("policy", "New architecture", tuple(_section(Architecture, "policy.architecture.")))] if choice.fresh else []
+    found = (
+        [Group("policy", "New architecture", tuple(_section(Architecture, "policy.architecture.")))]
+        if choice.fresh
+        else []
+    )
     found.append(Group("task", "Task", tuple(_task_slots(choice))))
     if choice.kind == "rl":
         found.append(Group("algorithm", PRESETS[choice.preset].title, tuple(_algorithm_slots(choice.preset))))
@@ -92,10 +99,18 @@ def groups_of(choice: Choice) -> list[Group]:
             found.append(Group(f"method:{spec.slug}", spec.title, tuple(_method_slots(spec, position))))
     if choice.kind == "sft":
         found.append(Group("sft", "Fine-tuning", tuple(_section(SftSection, "sft.", kind="sft"))))
-    sections = ["sampling", "evaluation"] if choice.kind == "evaluate" else ["sampling", "evaluation", "budget", "checkpoints",
-                                                                           "optimizer"]
-    titles = {"sampling": "Sampling", "evaluation": "Evaluation", "budget": "Budget", "checkpoints": "Checkpoints",
-              "optimizer": "Optimiser"}
+    sections = (
+        ["sampling", "evaluation"]
+        if choice.kind == "evaluate"
+        else ["sampling", "evaluation", "budget", "checkpoints", "optimizer"]
+    )
+    titles = {
+        "sampling": "Sampling",
+        "evaluation": "Evaluation",
+        "budget": "Budget",
+        "checkpoints": "Checkpoints",
+        "optimizer": "Optimiser",
+    }
     for name in sections:
         model = section_of(KINDS[choice.kind].model_fields[name])
         assert model is not None

@@ -34,8 +34,13 @@ class AboutForm(forms.Form):
 
     name = forms.CharField(required=False, max_length=120, label="Name", help_text="Empty: method, task and seed.")
     tags = forms.CharField(required=False, max_length=200, label="Tags", help_text="Words with commas between them.")
-    notes = forms.CharField(required=False, max_length=10_000, label="Notes",
-                            widget=forms.Textarea(attrs={"rows": 3}), help_text="Why you launch this.")
+    notes = forms.CharField(
+        required=False,
+        max_length=10_000,
+        label="Notes",
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="Why you launch this.",
+    )
     run = forms.CharField(widget=forms.HiddenInput)
     parent = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -165,8 +170,9 @@ class LaunchForm:
     def from_document(cls, project: Project, document: Any, *, about: AboutForm | None = None) -> "LaunchForm":
         """Filled from a launch document or a run's configuration. What the form cannot hold stands in `left_out`."""
         wanted = document if isinstance(document, dict) else {}
-        policy = wanted.get("policy") if isinstance(wanted.get("policy"), dict) else {}
-        chosen = wanted.get("methods") if isinstance(wanted.get("methods"), list) else []
+        policy, chosen = wanted.get("policy"), wanted.get("methods")
+        policy = policy if isinstance(policy, dict) else {}
+        chosen = chosen if isinstance(chosen, list) else []
         fresh = bool(policy.get("architecture"))
         choice = Choice(
             kind=str(wanted.get("kind", "rl")),
@@ -324,7 +330,9 @@ class LaunchForm:
         out = []
         for problem in self.problems:
             one = self.find(problem.path)
-            title = one.slot.field.title if one else _PARTS.get(problem.path.split(".")[0], ("part-run", problem.path))[1]
+            title = (
+                one.slot.field.title if one else _PARTS.get(problem.path.split(".")[0], ("part-run", problem.path))[1]
+            )
             target = one.slot.id if one else _PARTS.get(problem.path.split(".")[0], ("part-run", ""))[0]
             out.append(Complaint(target, title, problem.message))
         if self.about.is_bound and not self.about.is_valid():
@@ -382,5 +390,5 @@ def _typed(slot: Slot, data: QueryDict) -> Typed:
         # A hidden "false" stands before the box, so that an empty box is told from an absent one.
         return data.getlist(slot.name)[-1] == "true"
     if slot.field.widget == "multichoice":
-        return [value for value in data.getlist(slot.name) if value]
+        return [str(value) for value in data.getlist(slot.name) if value]
     return data[slot.name]

@@ -35,7 +35,11 @@ class Cost:
 
 def differences(form: LaunchForm, config: dict[str, Any]) -> list[Difference]:
     """Where the resolved configuration leaves the preset's, the base apart. Empty for an untouched form."""
-    start: dict[str, Any] = {"kind": config["kind"], "policy": config["policy"], "task": {"name": config["task"]["name"]}}
+    start: dict[str, Any] = {
+        "kind": config["kind"],
+        "policy": config["policy"],
+        "task": {"name": config["task"]["name"]},
+    }
     if config["kind"] == "rl":
         start["algorithm"] = {"preset": config["algorithm"]["preset"]}
         start["methods"] = [{"slug": choice["slug"]} for choice in config["methods"]]
@@ -50,7 +54,9 @@ def differences(form: LaunchForm, config: dict[str, Any]) -> list[Difference]:
         if old == value or path.startswith("policy."):
             continue
         field = fields.get(path)
-        out.append(Difference(path, field.title if field else path, field.unit if field else "", shown(old), shown(value)))
+        out.append(
+            Difference(path, field.title if field else path, field.unit if field else "", shown(old), shown(value))
+        )
     return out
 
 

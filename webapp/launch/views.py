@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from trainer.contract.config import Problem
+from trainer.contract.config import KINDS, Problem
 from webapp.checkpoints.selectors import checkpoint_in
 from webapp.launch.forms import LaunchForm, about_copy_of
 from webapp.launch.preview import costs, differences, warnings
@@ -21,12 +21,15 @@ from webapp.teams.permissions import Capability
 
 LARGEST_DOCUMENT = 1_000_000
 INVALID = 422
+TOO_LARGE = "The file is larger than 1 MB; a configuration is not."
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @project_view(Capability.LAUNCH)
 def new(request: ProjectRequest) -> HttpResponse:
-    """GET: the form, with defaults, `?from=` a run, `?base=` a checkpoint or `?method=`. POST: launches what is typed."""
+    """GET: the form, with defaults, `?from=` a run (`&kind=` another kind), `?base=` a checkpoint, `?method=`. POST: launches
+    what is typed.
+    """
     if request.method != "POST":
         return _page(request, _start(request))
     form = LaunchForm.from_post(request.project, request.POST)
@@ -63,7 +66,11 @@ def _start(request: ProjectRequest) -> LaunchForm:
     """The form of a GET. What the address names must be in this project."""
     if source := request.GET.get("from"):
         run = run_in(request.project, source)
-        return LaunchForm.from_document(request.project, run.config, about=about_copy_of(run))
+        config = run.config
+        if (kind := request.GET.get("kind", run.kind)) in KINDS and kind != run.kind:
+            # The settings that both kinds have, e.g. to evaluate a run's base on the run's own test set.
+            config = {name: config[name] for name in KINDS[kind].model_fields if name in config} | {"kind": kind}
+        return LaunchForm.from_document(request.project, config, about=about_copy_of(run))
     base = ""
     if (wanted := request.GET.get("base", "")).isascii() and wanted.isdigit():
         base = checkpoint_in(request.project, int(wanted[:18])).policy_uri
@@ -104,7 +111,7 @@ def fill(request: ProjectRequest) -> HttpResponse:
     """A JSON document, pasted or as a file, becomes the form. Nothing is launched."""
     file = request.FILES.get("file")
     if file is not None and (file.size or 0) > LARGEST_DOCUMENT:
-        return _page(request, _start(request), status=INVALID, paste_error="The file is larger than 1 MB; a configuration is not.")
+        return _page(request, _start(request), status=INVALID, paste_error=TOO_LARGE)
     raw = file.read() if file is not None else request.POST.get("document", "").encode()
     try:
         wanted = json.loads(raw)

@@ -12,6 +12,7 @@ from django.utils import timezone
 from webapp.checkpoints.models import RunInput
 from webapp.evals.curves import pass_at
 from webapp.evals.models import Evaluation
+from webapp.launch.names import method_of, preset_title
 from webapp.methods.selectors import method_titles
 from webapp.metrics.models import Series
 from webapp.projects.models import Project
@@ -106,7 +107,7 @@ def rows_of(runs: Sequence[Run]) -> list[RunRow]:
     return [
         RunRow(
             run=run,
-            method=" + ".join(method_titles(run.methods)) or run.method_label,
+            method=method_of(run),
             base=bases.get(run.pk) or run.base_checkpoint or "",
             accuracy=pass_at(newest[run.pk], 1) if run.pk in newest else None,
             evaluated_at=newest[run.pk].iteration if run.pk in newest else None,
@@ -134,13 +135,16 @@ def methods_in(project: Project) -> list[tuple[str, str]]:
         used.update(methods)
         if kind == RunKind.RL and not methods:
             used.add(str(preset or "grpo"))
-    return [(slug, method_titles([slug])[0]) for slug in sorted(used)]
+    titles = [(slug, method_titles([slug])[0]) for slug in sorted(used)]
+    return [(slug, preset_title(slug) if title == slug else title) for slug, title in titles]
 
 
 def running(project: Project) -> QuerySet[Run]:
     """Queued and active runs, the longest running first."""
     rows = Run.objects.filter(project=project, state__in=ACTIVE | {RunState.QUEUED})
-    return rows.select_related("project__team", "created_by").order_by(F("started_at").asc(nulls_last=True), "created_at")
+    return rows.select_related("project__team", "created_by").order_by(
+        F("started_at").asc(nulls_last=True), "created_at"
+    )
 
 
 def needing_attention(project: Project, *, since: datetime) -> QuerySet[Run]:
@@ -151,7 +155,5 @@ def needing_attention(project: Project, *, since: datetime) -> QuerySet[Run]:
 
 def ended_well(project: Project, *, since: datetime) -> QuerySet[Run]:
     """Finished and stopped runs that ended after `since`, newest first."""
-    rows = Run.objects.filter(
-        project=project, state__in=(RunState.FINISHED, RunState.STOPPED), ended_at__gte=since
-    )
+    rows = Run.objects.filter(project=project, state__in=(RunState.FINISHED, RunState.STOPPED), ended_at__gte=since)
     return rows.select_related("project__team", "created_by").order_by("-ended_at")

@@ -1,0 +1,1 @@
+"""Runs side by side: pass@k curves, paired differences, crossings, metrics, configurations."""
