@@ -91,7 +91,7 @@ class Evaluation(models.Model):
     @cached_property
     def digest(self) -> str:
         """Of the counts: what computed results are kept under."""
-        return hashlib.blake2b(json.dumps(self.counts).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(json.dumps(self.counts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     @property
     def samples(self) -> int:

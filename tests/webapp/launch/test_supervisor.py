@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
+from tests.conftest import Cast
 from tests.webapp.making import claimed, make_run
-from webapp.launch import ingest, tail
+from webapp.launch import ingest, supervisor, tail
 from webapp.launch.shutdown import leaving
 from webapp.launch.supervisor import Supervisor
 from webapp.metrics.selectors import load_series
@@ -43,6 +44,12 @@ def nobody_leaves() -> Iterator[None]:
     leaving.clear()
     yield
     leaving.clear()
+
+
+@pytest.fixture
+def inside_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test's own transaction lives on the connection, which must not be closed under it."""
+    monkeypatch.setattr(supervisor, "close_old_connections", lambda: None)
 
 
 def supervise(held: Claim, root: Path, act: Callable[[], Any] = lambda: None, **options: Any) -> Run:
@@ -188,6 +195,7 @@ def test_the_trainer_learns_nothing_secret(
     assert (seen["UNSQUEEZE_RUN_ID"], seen["OMP_NUM_THREADS"]) == (run.pk, "1")
 
 
+@pytest.mark.usefixtures("inside_a_transaction")
 def test_a_database_that_goes_away_and_comes_back_costs_nothing(
     project: Project, scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +214,31 @@ def test_a_database_that_goes_away_and_comes_back_costs_nothing(
     assert rewards(run)[0] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_that_the_server_ends_is_made_again(cast: Cast, scenario: Scenario, tmp_path: Path) -> None:
+    if connection.vendor != "postgresql":
+        pytest.fail("this test needs UNSQUEEZE_DATABASE_URL to be a PostgreSQL database")
+    scenario("finish")
+    ended: list[int] = []
+
+    def act() -> None:
+        if not ended:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_backend_pid()")
+                [pid] = cursor.fetchone()
+            other = connection.copy()
+            with other.cursor() as cursor:
+                cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+            other.close()
+            ended.append(pid)
+
+    run = supervise(claimed(make_run(cast.project)), tmp_path, act)
+    assert ended
+    assert (run.state, rewards(run)[0]) == ("finished", [1, 2, 3, 4, 5, 6])
+
+
+@pytest.mark.usefixtures("inside_a_transaction")
 def test_a_commit_whose_answer_got_lost_is_not_stored_twice(
     project: Project, scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,12 +264,12 @@ def test_a_supervisor_whose_claim_is_gone_ends_its_trainer_and_writes_nothing(
     scenario("wait")
     run = make_run(project)
     held = claimed(run)
-    supervisor: list[int] = []
+    pids: list[int] = []
 
     def steal() -> None:
         found = Attempt.objects.get(pk=held.attempt_id)
         if found.pid and found.byte_offset:
-            supervisor.append(found.pid)
+            pids.append(found.pid)
             Attempt.objects.filter(pk=held.attempt_id).update(claim="someone else")
 
     now = [0.0]
@@ -247,7 +280,7 @@ def test_a_supervisor_whose_claim_is_gone_ends_its_trainer_and_writes_nothing(
 
     found = supervise(held, tmp_path, act, clock=lambda: now[0])
     assert found.state == "running"
-    assert not Path(f"/proc/{supervisor[0]}").exists()
+    assert not Path(f"/proc/{pids[0]}").exists()
 
 
 def test_a_worker_that_leaves_stops_its_trainer(project: Project, scenario: Scenario, tmp_path: Path) -> None:
