@@ -17,8 +17,10 @@
 // The address answers with a spec, which is all a chart knows:
 //
 //   { kind: "lines" | "passk" | "bars" | "heatmap" | "scatter" | "table" | "text",
+//     legend: false,                    no legend: the page has the key of the colours itself
 //     title, note,                      the note stands beside the title, as plain text
-//     x: {title, unit, axis, log2, range, ticks: [[value, text]]},     axis: the name of the axis, e.g. "sampled_tokens"
+//     x: {title, unit, axis, log2, range, from, ticks: [[value, text]]},
+//                                       axis: its name, e.g. "sampled_tokens"; from: drawn from there on at the latest
 //     y: {title, unit, rate, range, log},             rate: drawn on 0–1
 //     series: [{key, name, x: [], y: [],              y null: a gap, or what `nonfinite` says
 //               lo: [], hi: [],                       an interval, drawn as a band; null where there is none
@@ -88,6 +90,8 @@ class Chart {
     this.timer = 0;
     this.turn = 0;
     this.pending = null;
+    this.busy = null;
+    this.again = false;
     this._tools();
   }
 
@@ -176,7 +180,21 @@ class Chart {
     }, GATHER_MS);
   }
 
-  async _draw() {
+  // One drawing at a time: Plotly must not be called again, nor the plot taken away, before it is through.
+  _draw() {
+    if (this.busy) this.again = true;
+    else {
+      this.busy = this._drawOnce().catch((error) => this._broke(error)).finally(() => {
+        this.busy = null;
+        const again = this.again;
+        this.again = false;
+        if (again && this.near) this._draw();
+      });
+    }
+    return this.busy ?? Promise.resolve();
+  }
+
+  async _drawOnce() {
     const spec = this.spec;
     const empty = emptyReason(spec);
     if (empty) {
@@ -191,14 +209,11 @@ class Chart {
       drawTable(this.plot, spec);
       return;
     }
-    let Plotly;
-    try {
-      Plotly = await loadPlotly();
-    } catch (error) {
-      this._fail(error);
+    const Plotly = await loadPlotly();
+    if (spec !== this.spec) {
+      this.again = true;
       return;
     }
-    if (spec !== this.spec) return;
     const first = !this.drawn;
     if (first) {
       this.plot.replaceChildren();
@@ -251,8 +266,17 @@ class Chart {
     this.plot.append(wait);
   }
 
+  // A drawing failed, or the library did not come: start over on the next try.
+  _broke(error) {
+    console.error(error);
+    this.busy = null;
+    this.drawn = false;
+    this.stale = true;
+    this._fail(error);
+  }
+
   _fail(error) {
-    if (this.drawn) {
+    if (this.drawn || this.busy) {
       // The old picture is still true, only no longer the newest.
       this._note(`Not up to date: ${error.message}`);
       return;
@@ -319,7 +343,7 @@ function emptyReason(spec) {
 function retire(newest) {
   for (const chart of [...mounted]) {
     if (mounted.size <= MOUNTED) return;
-    if (chart !== newest && !chart.near) chart.unmount();
+    if (chart !== newest && !chart.near && !chart.busy) chart.unmount();
   }
 }
 

@@ -42,6 +42,11 @@ document.querySelector("[data-show-metrics]")?.addEventListener("click", () => {
   go();
 });
 
+// On a phone the figure comes first.
+if (matchMedia("(max-width: 900px)").matches && document.querySelector(".compare-main figure")) {
+  document.querySelector(".compare-fold").open = false;
+}
+
 // --- copies ---
 
 async function copy(text, what) {

@@ -14,6 +14,8 @@ from webapp.runs.models import Run
 
 Spec = dict[str, Any]
 FEW = "few problems"
+MOST_IN_LEGEND = 6
+"""With more, the page's own list of runs is the key of the colours."""
 USUAL = ("reward", "eval/accuracy", "entropy", "completions/mean_length")
 
 
@@ -39,6 +41,7 @@ def passk_spec(comparison: Comparison) -> Spec:
         "kind": "passk",
         "title": "pass@k",
         "note": " · ".join(notes),
+        "legend": len(series) <= MOST_IN_LEGEND,
         "x": {"title": "k", "unit": "samples"},
         "y": {"title": "pass@k", "rate": True},
         "series": series,
@@ -81,6 +84,7 @@ def metric_spec(project: Project, query: Query, key: str, *, max_points: int) ->
         "kind": "lines",
         "title": metric.title,
         "note": "",
+        "legend": False,
         "x": {"axis": query.axis, "title": title, "unit": unit},
         "y": {"unit": metric.unit, "rate": metric.rate},
         "series": series,

@@ -25,6 +25,7 @@ def index(request: ProjectRequest) -> HttpResponse:
     reference = found.reference
     differences = difference_rows(found, reference) if reference is not None else []
     ks = table_ks(found)
+    chance = chance_values(found, ks)
     keys = keys_in(found.runs) if found.runs else []
     known = {key for key, _ in keys}
     shown = [key for key in query.metrics if key in known] or [key for key in USUAL if key in known]
@@ -44,8 +45,8 @@ def index(request: ProjectRequest) -> HttpResponse:
             "crossings": crossing_rows(found, reference),
             "effective": effective_rows(found),
             "ks": ks,
-            "table": [(line, inner, [line.at(k) for k in ks]) for line, inner in with_members(found)],
-            "chance": chance_values(found, ks),
+            "table": [(line, inner, [(k, line.at(k)) for k in ks]) for line, inner in with_members(found)],
+            "chance": list(zip(ks, chance, strict=True)) if chance is not None else [],
             "one_seed": ONE_SEED,
             "config_runs": config_runs,
             "configs": configs,

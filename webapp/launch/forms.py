@@ -390,5 +390,6 @@ def _typed(slot: Slot, data: QueryDict) -> Typed:
         # A hidden "false" stands before the box, so that an empty box is told from an absent one.
         return data.getlist(slot.name)[-1] == "true"
     if slot.field.widget == "multichoice":
-        return [str(value) for value in data.getlist(slot.name) if value]
-    return data[slot.name]
+        chosen: list[str] = [str(value) for value in data.getlist(slot.name) if value]
+        return chosen
+    return str(data[slot.name])

@@ -15,7 +15,7 @@ export function figureOf(spec, size) {
   const styles = (spec.series ?? []).map((one) => styleOf(one));
   const lines = spec.kind === "lines" || spec.kind === "passk";
   const labelled = lines && size.width >= LABELS_FROM && styles.length > 1 && styles.length <= MOST_LABELS;
-  const legend = !labelled && styles.length > 1;
+  const legend = spec.legend !== false && !labelled && styles.length > 1;
   const data = [];
   if (lines) {
     const extent = xExtent(spec);
@@ -55,7 +55,6 @@ export function figureOf(spec, size) {
     barmode: spec.kind === "heatmap" ? "overlay" : "group",
     bargap: 0.06,
     uirevision: "kept",
-    transition: { duration: 0 },
   };
   return { data, layout };
 }
@@ -88,19 +87,24 @@ function lineTraces(spec, styles) {
       connectgaps: false,
       line: { color: styles[i].color, dash: styles[i].dash, width: styles[i].width, shape: "linear" },
       marker: { color: styles[i].color, size: 5, symbol: one.hollow ? "circle-open" : "circle" },
-      customdata: hoverTexts(one),
+      customdata: hoverTexts(one, spec),
       hovertemplate: "%{customdata}",
     };
   });
+}
+
+// Whole numbers are counts and stay whole.
+function counted(value) {
+  return Number.isInteger(value) && Math.abs(value) < 1e9 ? place(value) : figure(value);
 }
 
 function sparse(one) {
   return one.x.length <= 40;
 }
 
-function hoverTexts(one) {
+function hoverTexts(one, spec) {
   return one.y.map((value, i) => {
-    let text = figure(value);
+    let text = spec.y?.rate ? figure(value) : counted(value);
     if (one.lo && one.lo[i] !== null && one.hi[i] !== null) text += ` [${figure(one.lo[i])}, ${figure(one.hi[i])}]`;
     else if (one.lo && one.lo[i] !== null && one.lo[i] !== undefined) text += ` [${figure(one.lo[i])}, —]`;
     if (one.notes?.[i]) text += ` · ${one.notes[i]}`;
@@ -210,7 +214,7 @@ function barTraces(spec, styles) {
     x: one.x,
     y: one.y,
     marker: { color: one.colors?.map((name) => color(name)) ?? faded(styles[i].color, 0.8), line: { width: 0 } },
-    customdata: one.y.map((value, k) => plain(`${figure(Math.abs(value))}${one.notes?.[k] ? ` · ${one.notes[k]}` : ""}`)),
+    customdata: one.y.map((value, k) => plain(`${counted(Math.abs(value))}${one.notes?.[k] ? ` · ${one.notes[k]}` : ""}`)),
     hovertemplate: "%{customdata}",
     ...(spec.mirror ? { offsetgroup: "one" } : {}),
   }));
@@ -269,9 +273,14 @@ function xExtent(spec) {
   return low <= high ? [low, high] : [0, 1];
 }
 
+// "Device time (s)", but not "Sampled tokens (tokens)".
+function unitBeside(axis) {
+  return axis?.unit && !axis.title?.toLowerCase().includes(axis.unit.toLowerCase()) ? `(${axis.unit})` : "";
+}
+
 function xAxis(spec, size) {
   const axis = {
-    title: { text: plain([spec.x?.title, spec.x?.unit && spec.x.unit !== spec.x.title?.toLowerCase() ? `(${spec.x.unit})` : ""].filter(Boolean).join(" ")), font: { size: FONT, color: color("--text-3") }, standoff: 4 },
+    title: { text: plain([spec.x?.title, unitBeside(spec.x)].filter(Boolean).join(" ")), font: { size: FONT, color: color("--text-3") }, standoff: 4 },
     gridcolor: color("--chart-grid"),
     zeroline: false,
     linecolor: color("--line-strong"),
@@ -296,7 +305,8 @@ function xAxis(spec, size) {
     return axis;
   }
   if (spec.kind === "lines") {
-    const [low, high] = spec.x?.range ?? xExtent(spec);
+    const [first, high] = spec.x?.range ?? xExtent(spec);
+    const low = Math.min(first, spec.x?.from ?? first);
     const pad = low === high ? 1 : (high - low) * 0.01;
     Object.assign(axis, { range: size.zoom?.x ?? [low - pad, high + pad], autorange: false });
     if (!spec.x?.axis || spec.x.axis === "iteration") axis.hoverformat = ",d";
@@ -322,7 +332,7 @@ function yAxis(spec, range) {
     const step = niceStep(most / 3);
     const ticks = [];
     for (let at = -Math.floor(most / step) * step; at <= most; at += step) ticks.push(at);
-    Object.assign(axis, { tickvals: ticks, ticktext: ticks.map((at) => figure(Math.abs(at))), zeroline: true, zerolinecolor: color("--line-strong") });
+    Object.assign(axis, { tickvals: ticks, ticktext: ticks.map((at) => place(Math.abs(at))), zeroline: true, zerolinecolor: color("--line-strong") });
   }
   if (spec.y?.log) return { ...axis, type: "log" };
   return { ...axis, range, autorange: false };
