@@ -70,7 +70,10 @@ export function chartOf(figure) {
 }
 
 export function mountAll(root) {
-  for (const figure of root.querySelectorAll("figure.chart")) watching.observe(figure);
+  const figures = root.querySelectorAll("figure.chart");
+  for (const figure of figures) watching.observe(figure);
+  // Before the first points are there: the library takes a moment. A failure shows when a chart needs it.
+  if (figures.length) loadPlotly().catch(() => {});
 }
 
 export function charts(root = document) {

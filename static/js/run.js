@@ -42,18 +42,20 @@ function connect() {
 }
 
 function status(now) {
-  clearTimeout(lostTimer);
   const live = document.getElementById("live");
   if (!live) return;
   if (now === "open") {
+    clearTimeout(lostTimer);
+    lostTimer = 0;
     live.dataset.state = "open";
     live.textContent = ["starting", "running", "stopping", "queued"].includes(state) ? "live" : "";
     return;
   }
   // Streams end and come back every few minutes; only a longer silence is worth a word.
-  lostTimer = setTimeout(() => {
-    live.dataset.state = "lost";
-    live.textContent = "connection lost, trying again";
+  lostTimer ||= setTimeout(() => {
+    const still = document.getElementById("live");
+    still.dataset.state = "lost";
+    still.textContent = "connection lost, trying again";
   }, QUIET_AFTER_MS);
 }
 

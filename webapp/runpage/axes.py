@@ -70,7 +70,7 @@ def drawn_marks(run: Run, axis: str) -> list[dict[str, Any]]:
     return out
 
 
-def x_json(axis: str) -> dict[str, str]:
-    """The axis as charts name it."""
+def x_json(axis: str) -> dict[str, Any]:
+    """The axis as charts name it. It starts at 0 in all of a run's charts, so that they can be read side by side."""
     title, unit = AXES[axis]
-    return {"axis": axis, "title": title, "unit": unit}
+    return {"axis": axis, "title": title, "unit": unit, "from": 0}

@@ -14,7 +14,7 @@ from webapp.runs.models import Run
 
 BINS = 16
 MOST_ANSWERS = 12
-OTHER = "__other__"
+NAMES = {"__other__": "others", "__none__": "no answer"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def view_of(run: Run, *, problem: str = "") -> View:
         texts={row["uid"]: row["text"] for row in rows},
         rows=sorted(known, key=lambda row: (row["c"] / row["n"] - row["start_c"] / row["start_n"], row["uid"])),
         problem=chosen,
-        answers=answer_mass(before[chosen["uid"]]["answers"], chosen["answers"]) if chosen else None,
+        answers=_answers_of(chosen, before[chosen["uid"]]) if chosen else None,
     )
 
 
@@ -125,6 +125,11 @@ def answer_mass(before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]])
     }
 
 
+def _answers_of(problem: dict[str, Any], before: dict[str, Any]) -> Spec:
+    spec = answer_mass(before["answers"], problem["answers"])
+    return spec | {"note": " · ".join(part for part in (problem["text"], spec["note"]) if part)}
+
+
 def _shares(answers: Sequence[Sequence[Any]]) -> dict[str, float]:
     total = sum(count for _key, count, _correct in answers)
     return {key: count / total for key, count, _correct in answers} if total else {}
@@ -135,7 +140,7 @@ def _row(keys: Sequence[str], shares: dict[str, float]) -> list[float]:
 
 
 def _name(key: str, right: bool) -> str:
-    text = "others" if key == OTHER else key
+    text = NAMES.get(key, key)
     return f"{'✓ ' if right else ''}{text[:17] + '…' if len(text) > 18 else text}"
 
 
