@@ -84,6 +84,13 @@ class Task(ABC):
         """The problem in another guise: exactly the same completions are right, so one output can be scored
         twice."""
 
+    def generate_in(self, split: Split, rng: random.Random) -> Prompt:
+        """A problem of one split; a task for which drawing is costly may aim at the split instead of rejecting."""
+        while True:
+            prompt = self.generate(rng)
+            if split_of(prompt.uid) == split:
+                return prompt
+
     def demonstrations(self, split: Split, rng: random.Random) -> Iterator[tuple[Prompt, str]]:
         """Endless (problem, right completion) rows of one split, for fine-tuning; problems may repeat."""
         while True:
@@ -111,7 +118,7 @@ def split_of(uid: str) -> Split:
 def problems(task: Task, split: Split, count: int, *, seed: int) -> list[Prompt]:
     """``count`` problems of ``split`` with distinct uids; the same arguments give the same list.
 
-    Raises ConfigError when the task seems to hold fewer (5,000 draws and more in a row brought nothing new).
+    Raises ConfigError when the task seems to hold fewer (1,000 draws and more in a row brought nothing new).
     """
     if split not in SPLITS:
         raise ConfigError(f"split {split!r} does not exist, expected one of {', '.join(SPLITS)}")
@@ -119,13 +126,13 @@ def problems(task: Task, split: Split, count: int, *, seed: int) -> list[Prompt]
     found: dict[str, Prompt] = {}
     misses = 0
     while len(found) < count:
-        prompt = task.generate(rng)
-        if split_of(prompt.uid) == split and prompt.uid not in found:
+        prompt = task.generate_in(split, rng)
+        if prompt.uid not in found:
             found[prompt.uid] = prompt
             misses = 0
             continue
         misses += 1
-        if misses > 5_000 + 20 * len(found):
+        if misses > 1_000 + 20 * len(found):
             raise ConfigError(
                 f"task {task.name!r} has only about {len(found)} {split} problems under these settings, "
                 f"but {count} were asked for: ask for fewer, or widen the task's ranges"

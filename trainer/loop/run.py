@@ -131,11 +131,10 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
     )
     e = config.evaluation
     cache = attempt.files / "evaluations"
-    test = Evaluator.make("test", task, config) if e.final_problems else None
     if isinstance(config, EvaluateConfig):
-        if test is None:
+        if not e.final_problems:
             raise ConfigError("evaluation.final_problems is 0, expected how many test problems to evaluate")
-        emit(evaluate(test, ctx, cache=cache, announced=False))
+        emit(evaluate(Evaluator.make("test", task, config), ctx, cache=cache, announced=False))
         return
     check_lengths(config, ctx)
 
@@ -166,7 +165,7 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
         keep_rollouts=keep_rollouts,
         cache=cache,
         validation=Evaluator.make("validation", task, config),
-        test=test,
+        test=(lambda: Evaluator.make("test", task, config)) if e.final_problems else None,
     )
     if isinstance(config, SftConfig):
         train_sft(config, ctx, schedule)

@@ -163,8 +163,8 @@ def _evaluate_if_due(config: SftConfig, ctx: Context, schedule: Schedule, announ
     due: list[Evaluator | None] = []
     if last or (iteration and every and iteration % every == 0):
         due.append(schedule.validation)
-    if last:
-        due.append(schedule.test)
+    if last and schedule.test is not None:
+        due.append(schedule.test())
     try:
         for evaluator in due:
             if evaluator is None:

@@ -32,13 +32,14 @@ from trainer.rollout.sampler import SamplingStopped
 
 @dataclass
 class Schedule:
-    """What a run does besides updating: ``save`` writes a checkpoint, ``keep_rollouts`` a Parquet part of an iteration."""
+    """What a run does besides updating: ``save`` writes a checkpoint, ``keep_rollouts`` a Parquet part of an
+    iteration; ``test`` makes the final evaluator when it is needed, because its problems take time to draw."""
 
     save: Callable[[bool], None]
     keep_rollouts: Callable[[list[Group], dict[int, float]], None]
     cache: Path | None
     validation: Evaluator | None
-    test: Evaluator | None
+    test: Callable[[], Evaluator] | None
 
 
 def train(config: RlConfig, ctx: Context, schedule: Schedule) -> None:
@@ -82,7 +83,7 @@ def _evaluate_if_due(config: RlConfig, ctx: Context, schedule: Schedule, announc
     last = _finished(config, ctx)
     every = config.evaluation.every
     due = [schedule.validation] if iteration == 0 or last or (every and iteration % every == 0) else []
-    due += [schedule.test] if last else []
+    due += [schedule.test()] if last and schedule.test else []
     try:
         for evaluator in due:
             if evaluator is None:

@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from trainer.core.errors import ConfigError
-from trainer.core.types import Prompt, Verdict
+from trainer.core.types import Prompt, Verdict, content_hash
 from trainer.data.task import WRONG, Split, Task, TaskParams, split_of
 from trainer.data.tasks import expressions
 from trainer.data.tasks.expressions import NumberSet, number_set
@@ -125,6 +125,11 @@ class Countdown(Task):
         known, targets = self._draw_set(rng, 1)
         return self._prompt(known, targets[0])
 
+    def generate_in(self, split: Split, rng: random.Random) -> Prompt:
+        """Numbers as in ``generate``, then a target uniform over those of the split that pass the filters."""
+        known, targets = self._draw_set(rng, 1, split)
+        return self._prompt(known, targets[0])
+
     def score(self, completion: str, prompt: Prompt) -> Verdict:
         """Admissible: one valid expression with allowed operators and exactly the given numbers, nothing
         else."""
@@ -179,8 +184,8 @@ class Countdown(Task):
         form = rng.choice(known.solutions(target))
         return form.text if self.params.arrangement == "ordered" else expressions.arrange(form, rng)
 
-    def _draw_set(self, rng: random.Random, most: int) -> tuple[NumberSet, list[int]]:
-        """A set of numbers and between one and ``most`` of its eligible targets, in random order."""
+    def _draw_set(self, rng: random.Random, most: int, split: Split | None = None) -> tuple[NumberSet, list[int]]:
+        """A set of numbers and between one and ``most`` of its eligible targets (of a split), in random order."""
         p = self.params
         for _ in range(_DRAWS_BEFORE_GIVING_UP):
             numbers = tuple(sorted(rng.randint(p.smallest, p.largest) for _ in range(p.numbers)))
@@ -190,7 +195,12 @@ class Countdown(Task):
             likely = [t for t in range(p.target_min, p.target_max + 1) if 0 < counts.get(t, 0) <= limit]
             rng.shuffle(likely)
             # Solving is the costly test, so it comes last and only until there are enough targets.
-            eligible = (t for t in likely if p.min_solutions == 1 or len(known.solutions(t)) >= p.min_solutions)
+            eligible = (
+                t
+                for t in likely
+                if (split is None or split_of(self._uid(numbers, t)) == split)
+                and (p.min_solutions == 1 or len(known.solutions(t)) >= p.min_solutions)
+            )
             targets = list(itertools.islice(eligible, most))
             if targets:
                 return known, targets
@@ -200,6 +210,9 @@ class Countdown(Task):
             f"at least {p.min_solutions} solutions: raise max_chance, lower min_solutions or widen the range "
             "of targets"
         )
+
+    def _uid(self, numbers: tuple[int, ...], target: int) -> str:
+        return content_hash(self.name, [list(numbers), target])
 
     def _prompt(self, known: NumberSet, target: int, order: tuple[int, ...] | None = None) -> Prompt:
         numbers = known.numbers if order is None else order
