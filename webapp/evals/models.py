@@ -47,7 +47,7 @@ class Evaluation(models.Model):
     iteration = models.PositiveIntegerField()
     name = models.CharField(max_length=60)
     policy = models.CharField(max_length=60, default="policy")
-    set = models.ForeignKey(EvaluationSet, on_delete=models.PROTECT, related_name="evaluations")
+    set = models.ForeignKey(EvaluationSet, on_delete=models.RESTRICT, related_name="evaluations")
     weights_hash = models.CharField(max_length=80)
     reused = models.BooleanField(default=False)
     counts = models.JSONField()

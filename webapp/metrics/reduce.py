@@ -6,15 +6,10 @@ older ones where they are until the width doubles.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-
-class Reading(NamedTuple):
-    """A point as stored: `nonfinite` is a `NonFinite` value, and zero means that `value` is a number."""
-
-    iteration: int
-    value: float | None
-    nonfinite: int
+# A point as stored: iteration, value, and a `NonFinite` code, where zero means that the value is a number. A plain
+# tuple, as the database gives it, because there are ten thousand of them in a series.
+Reading = tuple[int, float | None, int]
 
 
 KEPT_PER_BUCKET = 4  # first, lowest, highest, last
@@ -31,14 +26,14 @@ def reduce(points: Sequence[Reading], max_points: int) -> Sequence[Reading]:
         raise ValueError(f"max_points is {max_points}; at least {KEPT_PER_BUCKET} are needed")
     if len(points) <= max_points:
         return points
-    shift = _shift([point.iteration for point in points], max_points // KEPT_PER_BUCKET)
+    shift = _shift([point[0] for point in points], max_points // KEPT_PER_BUCKET)
     kept: list[Reading] = []
     start = 0
-    bucket = points[0].iteration >> shift
+    bucket = points[0][0] >> shift
     for index, point in enumerate(points):
-        if point.iteration >> shift != bucket:
+        if point[0] >> shift != bucket:
             kept.extend(_of_bucket(points[start:index]))
-            start, bucket = index, point.iteration >> shift
+            start, bucket = index, point[0] >> shift
     kept.extend(_of_bucket(points[start:]))
     return kept
 

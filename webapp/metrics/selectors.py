@@ -142,13 +142,13 @@ def load_series(
 
 
 def _data(key: str, points: Sequence[Reading], kept: Sequence[Reading], positions: Mapping[int, float]) -> SeriesData:
-    iterations = [point.iteration for point in kept]
+    iterations = [iteration for iteration, _, _ in kept]
     return SeriesData(
         key=key,
         x=[positions.get(i, i) for i in iterations] if positions else list(iterations),
-        y=[point.value for point in kept],
+        y=[value for _, value, _ in kept],
         iteration=iterations,
-        nonfinite=[(index, NONFINITE_NAME[point.nonfinite]) for index, point in enumerate(kept) if point.nonfinite],
+        nonfinite=_flags(kept),
         total=len(points),
     )
 
@@ -164,10 +164,14 @@ def _points(series_id: int, visible: Mapping[int, int | None], begin: int | None
             params.append(bound)
     with connection.cursor() as cursor:
         cursor.execute(sql + " ORDER BY iteration, attempt", params)
-        rows = cursor.fetchall()
+        rows: list[Reading] = cursor.fetchall()
     if len(visible) == 1:
-        return [Reading(*row) for row in rows]
-    return list({row[0]: Reading(*row) for row in rows}.values())
+        return rows
+    return list({row[0]: row for row in rows}.values())
+
+
+def _flags(points: Sequence[Reading]) -> list[tuple[int, str]]:
+    return [(index, NONFINITE_NAME[kind]) for index, (_, _, kind) in enumerate(points) if kind]
 
 
 def _positions(run_id: str, axis: str, visible: Mapping[int, int | None]) -> dict[int, float]:
@@ -223,14 +227,14 @@ def delta(run_id: str, since: int) -> dict[str, Any] | None:
     with connection.cursor() as cursor:
         for pk, key in series:
             cursor.execute(sql, [pk, low, high, since, *params])
-            points = [Reading(*row) for row in cursor.fetchall()]
+            points = cursor.fetchall()
             if points:
                 found.append(
                     {
                         "key": key,
-                        "iteration": [p.iteration for p in points],
-                        "y": [p.value for p in points],
-                        "nonfinite": [[i, NONFINITE_NAME[p.nonfinite]] for i, p in enumerate(points) if p.nonfinite],
+                        "iteration": [point[0] for point in points],
+                        "y": [point[1] for point in points],
+                        "nonfinite": [list(flag) for flag in _flags(points)],
                     }
                 )
     for row in rows:

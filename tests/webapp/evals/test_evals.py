@@ -182,3 +182,9 @@ def test_crossings_need_shared_problems(run: Run) -> None:
     assert found.a_above_before
     assert found.k is not None
     assert 2 < found.k < 8
+
+
+def test_a_project_can_be_deleted_with_all_it_measured(run: Run) -> None:
+    evaluation(run, 0, [(4, 1)])
+    run.project.delete()
+    assert EvaluationSet.objects.count() == 0

@@ -46,7 +46,7 @@ class Migration(migrations.Migration):
                 ('live_seq', models.BigIntegerField()),
                 ('retired', models.BooleanField(default=False)),
                 ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='evaluations', to='runs.run')),
-                ('set', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='evaluations', to='evals.evaluationset')),
+                ('set', models.ForeignKey(on_delete=django.db.models.deletion.RESTRICT, related_name='evaluations', to='evals.evaluationset')),
             ],
             options={
                 'ordering': ['iteration', 'attempt', 'pk'],
