@@ -16,7 +16,8 @@ STEP = 4  # of the ks that are drawn over iterations: 1, 4, 16, ...
 
 def evaluations_of(run: Run, name: str | None = None) -> list[Evaluation]:
     """Evaluations that still count, by iteration, without the answers; of an iteration the newest attempt's."""
-    rows = Evaluation.objects.filter(run=run, retired=False).select_related("set").defer("answers")
+    # Prefetched, so that the set's problems are decoded once and not with each evaluation.
+    rows = Evaluation.objects.filter(run=run, retired=False).prefetch_related("set").defer("answers")
     if name is not None:
         rows = rows.filter(name=name)
     newest = {(e.name, e.policy, e.set_id, e.iteration): e for e in rows.order_by("iteration", "attempt", "pk")}
@@ -33,7 +34,7 @@ def names_of(run: Run) -> list[str]:
 def evaluations_on(set_ids: list[int], runs: QuerySet[Run] | list[Run]) -> QuerySet[Evaluation]:
     """Evaluations of these runs on these sets (primary keys of `EvaluationSet`), for comparisons."""
     rows = Evaluation.objects.filter(set__in=set_ids, run__in=runs, retired=False)
-    return rows.select_related("set", "run").defer("answers").order_by("run", "iteration", "attempt", "pk")
+    return rows.prefetch_related("set", "run").defer("answers").order_by("run", "iteration", "attempt", "pk")
 
 
 def latest(run: Run, name: str) -> Evaluation | None:
