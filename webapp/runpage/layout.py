@@ -66,8 +66,8 @@ class Section:
     folded: bool = False
 
 
-def sections_of(run: Run, keys: Collection[str]) -> list[Section]:
-    """The charts of a run that has logged these keys.
+def sections_of(run: Run, keys: Collection[str], *, evaluated: bool = True) -> list[Section]:
+    """The charts of a run that has logged these keys, and has evaluations or not.
 
     While a run goes on, the charts of the fixed order stand there before their first point: whoever comes early sees
     the page that a late visitor sees.
@@ -78,9 +78,8 @@ def sections_of(run: Run, keys: Collection[str]) -> list[Section]:
     sections = {name: Section(name, title, folded=name == "other") for name, title in SECTION_TITLES.items()}
     for slug in order:
         if slug in EVALUATION_CHARTS:
-            if run.kind != RunKind.RL and slug != "passk-curve" and run.is_over and "eval/accuracy" not in logged:
-                continue
-            sections["overview"].frames.append(Frame(slug, *EVALUATION_CHARTS[slug], evaluation=True))
+            if evaluated or not run.is_over:
+                sections["overview"].frames.append(Frame(slug, *EVALUATION_CHARTS[slug], evaluation=True))
         elif (chart := charts.get(slug)) and (not run.is_over or _present(chart, logged)):
             sections["overview"].frames.append(_frame(chart))
     for slug, chart in charts.items():

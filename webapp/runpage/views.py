@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from webapp.checkpoints.selectors import base_of, checkpoints_of, runs_from
 from webapp.evals import curves
-from webapp.evals.selectors import evaluations_of
+from webapp.evals.selectors import evaluations_of, names_of
 from webapp.evals.verdicts import verdict_of
 from webapp.launch.services import cancel_run, config_text, resume_run
 from webapp.methods.selectors import derived, described, method_titles
@@ -191,7 +191,7 @@ def _charts(request: HttpRequest, run: Run, keys: list[str]) -> dict[str, Any]:
     axis = axis_of(request.GET.get("x", ""))
     figures = [(kind, key) for kind, keys in event_keys(run).items() if kind in FIGURES for key in keys]
     return {
-        "sections": sections_of(run, keys),
+        "sections": sections_of(run, keys, evaluated=bool(names_of(run))),
         "base_url": reverse("runpage:overview", args=run.url_args),
         "figures": figures,
         "axis": axis,

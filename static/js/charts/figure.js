@@ -164,8 +164,8 @@ function edgeTraces(spec, styles) {
       x: one.nonfinite.map(([index]) => one.x[index]),
       y: one.nonfinite.map(([, kind]) => (kind === "-inf" ? 0.03 : 0.97)),
       text: one.nonfinite.map(([, kind]) => nonfiniteText(kind)),
-      textposition: one.nonfinite.map(([, kind]) => (kind === "-inf" ? "top center" : "bottom center")),
-      textfont: { size: FONT, color: color("--warn") },
+      textposition: "middle right",
+      textfont: { size: FONT + 2, weight: 700, color: color("--warn") },
       marker: { symbol: one.nonfinite.map(([, kind]) => SYMBOL[kind] ?? "x"), size: 9, color: color("--warn"), line: { width: 1.5, color: styles[i].color } },
       customdata: one.nonfinite.map(([, kind]) => nonfiniteText(kind)),
       hovertemplate: "%{customdata}",
@@ -358,10 +358,15 @@ export function rangeOfY(spec) {
     }
   }
   if (low > high) return [0, 1];
-  if (spec.y?.rate) return [Math.min(0, low) - 0.02, Math.max(1, high) + 0.02];
+  // Room at the edges for the marks of what is no number.
+  const kinds = new Set((spec.series ?? []).flatMap((one) => (one.nonfinite ?? []).map(([, kind]) => kind)));
+  const above = kinds.has("nan") || kinds.has("inf") ? 0.08 : 0;
+  const below = kinds.has("-inf") ? 0.08 : 0;
+  if (spec.y?.rate) return [Math.min(0, low) - 0.02 - below, Math.max(1, high) + 0.02 + above];
   if (spec.kind === "bars") low = Math.min(0, low);
   const pad = high === low ? Math.abs(high) * 0.1 || 1 : (high - low) * 0.06;
-  return [spec.kind === "bars" && low === 0 ? 0 : low - pad, high + pad];
+  const span = high - low + 2 * pad;
+  return [spec.kind === "bars" && low === 0 ? 0 : low - pad - below * span, high + pad + above * span];
 }
 
 // --- labels at the lines' ends, moved apart where they would overlap ---

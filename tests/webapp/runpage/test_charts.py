@@ -215,3 +215,10 @@ def test_a_heat_map_keeps_its_gaps(client: Client, run: Run) -> None:
     found = client.get(reverse("runpage:figure", args=run.url_args), {"kind": "heatmap", "key": "h"}).json()
     assert found["z"] == [[1.0, None]]
     assert (found["zmin"], found["zmax"]) == (1.0, 1.0)
+
+
+def test_a_run_that_ended_before_its_first_evaluation_has_no_charts_of_evaluations(run: Run) -> None:
+    assert [frame.slug for frame in sections_of(run, [], evaluated=False)[0].frames][1] == "passk-progress"
+    finish(claimed(run), to=RunState.FAILED, exit_code=2, reason="No base.", worker="w")
+    run.refresh_from_db()
+    assert sections_of(run, [], evaluated=False) == []
