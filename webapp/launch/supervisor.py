@@ -52,7 +52,6 @@ class Supervisor:
         self.root = root
         self.clock = clock
         self.sleep = sleep
-        self.worker = f"worker of attempt {held.number}"
         self.process: subprocess.Popen[bytes] | None = None
         self.pipe: IO[bytes] | None = None
         self.fenced = False
@@ -103,7 +102,7 @@ class Supervisor:
         if not force and self.clock() - self.renewed_at < self.lease / 6:
             return
         pid = self.process.pid if self.process else None
-        if not self._patiently(lambda: runs.renew(self.held, lease_seconds=self.lease, pid=pid), renewing=True):
+        if not self._patiently(lambda: runs.renew(self.held, lease_seconds=self.lease, pid=pid)):
             raise runs.ClaimLost(f"attempt {self.held.number} of run {self.held.run_id} is no longer this worker's")
         self.renewed_at = self.clock()
 
@@ -147,9 +146,7 @@ class Supervisor:
         return self._end(outcome, code)
 
     def _end(self, outcome: Outcome, code: int | None) -> Run:
-        return self._patiently(
-            lambda: runs.finish(self.held, to=outcome.state, exit_code=code, reason=outcome.message, worker=self.worker)
-        )
+        return self._patiently(lambda: runs.finish(self.held, to=outcome.state, exit_code=code, reason=outcome.message))
 
     def _last_words(self) -> str:
         state, message = last_state(self.held.run_id, self.held.number)
@@ -170,7 +167,7 @@ class Supervisor:
         except (ProcessLookupError, PermissionError):
             return
 
-    def _patiently(self, work: Callable[[], T], *, renewing: bool = False) -> T:
+    def _patiently(self, work: Callable[[], T]) -> T:
         """The result of a database call; a database that is away is asked again, more and more rarely.
 
         Meanwhile a stop that was asked for runs its course, because the trainer needs no database.

@@ -193,11 +193,13 @@ def hold(held: Claim) -> tuple[Run, Attempt]:
 
 
 @transaction.atomic
-def finish(held: Claim, *, to: RunState, exit_code: int | None, reason: str, worker: str) -> Run:
-    """Ends the claim's attempt and with it the run. Raises ClaimLost."""
+def finish(held: Claim, *, to: RunState, exit_code: int | None, reason: str, worker: str = "") -> Run:
+    """Ends the claim's attempt and with it the run; `worker` is who says so, by default who claimed it. Raises
+    ClaimLost.
+    """
     run, attempt = hold(held)
     attempt.exit_code = exit_code
-    move(run=run, attempt=attempt, to=to, reason=reason, actor_name=worker)
+    move(run=run, attempt=attempt, to=to, reason=reason, actor_name=worker or attempt.worker)
     return run
 
 
