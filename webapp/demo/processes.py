@@ -34,7 +34,7 @@ def services(*, host: str, port: int) -> list[Service]:
     worker = (python, "-m", "celery", "-A", "webapp.config", "worker", "--loglevel", "WARNING", "--without-gossip")
     return [
         Service("web", (python, "-m", "uvicorn", "webapp.config.asgi:application", "--host", host, "--port", str(port),
-                        "--lifespan", "off", "--log-level", "warning", "--timeout-graceful-shutdown", "2")),
+                        "--lifespan", "off", "--log-level", "warning", "--timeout-graceful-shutdown", "1")),
         Service("worker", (*worker, "-Q", "default", "--pool", "threads", "--concurrency", "1", "-n", "worker@%h")),
         Service("scheduler", (*worker, "-Q", "periodic", "--pool", "solo", "-B", "-n", "scheduler@%h")),
     ]  # fmt: skip
