@@ -60,7 +60,7 @@ let prefix = "";
 let prefixTimer = 0;
 
 function typing(element) {
-  return element instanceof HTMLElement && (element.isContentEditable || element.matches("input, textarea, select"));
+  return element instanceof HTMLElement && (element.isContentEditable || element.matches("input:not([type=checkbox], [type=radio]), textarea, select"));
 }
 
 document.addEventListener("keydown", (event) => {

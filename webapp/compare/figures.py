@@ -14,7 +14,7 @@ from webapp.runs.models import Run
 
 Spec = dict[str, Any]
 FEW = "few problems"
-MOST_IN_LEGEND = 6
+MOST_IN_LEGEND = 10
 """With more, the page's own list of runs is the key of the colours."""
 USUAL = ("reward", "eval/accuracy", "entropy", "completions/mean_length")
 

@@ -15,6 +15,7 @@ from trainer.contract.presets import PRESETS, Preset
 from trainer.core.registry import MethodSpec
 from trainer.data.tasks import TASKS
 from trainer.methods import all_methods
+from webapp.core.templatetags.figures import grouped
 from webapp.launch.bases import Base, bases_in, check_base
 from webapp.launch.fields import KIND_TITLES, MISSING, Choice, Group, Slot, as_typed, at_path, groups_of, parsed, put
 from webapp.launch.services import resolved
@@ -99,10 +100,10 @@ class Input:
     def range_text(self) -> str:
         lo, hi = self.slot.field.minimum, self.slot.field.maximum
         if lo is not None and hi is not None:
-            return f"{as_typed(lo)} to {as_typed(hi)}"
+            return f"{_limit(lo)} to {_limit(hi)}"
         if lo is not None:
-            return f"from {as_typed(lo)}"
-        return f"up to {as_typed(hi)}" if hi is not None else ""
+            return f"from {_limit(lo)}"
+        return f"up to {_limit(hi)}" if hi is not None else ""
 
 
 @dataclass
@@ -349,6 +350,10 @@ _PARTS = {
     "algorithm": ("part-method", "Base algorithm"),
     "methods": ("part-method", "Methods"),
 }
+
+
+def _limit(number: float) -> str:
+    return grouped(int(number)) if number == int(number) else str(number)
 
 
 def new_about(**initial: str) -> AboutForm:

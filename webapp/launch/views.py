@@ -20,7 +20,6 @@ from webapp.runs.selectors import run_in
 from webapp.teams.permissions import Capability
 
 LARGEST_DOCUMENT = 1_000_000
-INVALID = 422
 TOO_LARGE = "The file is larger than 1 MB; a configuration is not."
 
 
@@ -34,7 +33,7 @@ def new(request: ProjectRequest) -> HttpResponse:
         return _page(request, _start(request))
     form = LaunchForm.from_post(request.project, request.POST)
     if form.config is None or not form.about.is_valid():
-        return _page(request, form, status=INVALID)
+        return _page(request, form, refused=True)
     about = form.about.cleaned_data
     same = Run.objects.filter(pk=about["run"], project=request.project).first()
     if same is not None and same.config == form.config:
@@ -57,7 +56,7 @@ def new(request: ProjectRequest) -> HttpResponse:
         if again is not None:
             return redirect(again)
         form.add_problems([Problem(name, " ".join(texts)) for name, texts in error.message_dict.items()])
-        return _page(request, form, status=INVALID)
+        return _page(request, form, refused=True)
     messages.success(request, f"{run.name} is in the queue.")
     return redirect(run)
 
@@ -98,7 +97,7 @@ def document(request: ProjectRequest) -> HttpResponse:
     """The resolved configuration as a file; the page with its problems when something is wrong."""
     form = LaunchForm.from_post(request.project, request.POST)
     if form.config is None:
-        return _page(request, form, status=INVALID)
+        return _page(request, form, refused=True)
     text = json.dumps(form.config, indent=2, ensure_ascii=False) + "\n"
     response = HttpResponse(text, content_type="application/json")
     response.headers["Content-Disposition"] = 'attachment; filename="config.json"'
@@ -111,19 +110,19 @@ def fill(request: ProjectRequest) -> HttpResponse:
     """A JSON document, pasted or as a file, becomes the form. Nothing is launched."""
     file = request.FILES.get("file")
     if file is not None and (file.size or 0) > LARGEST_DOCUMENT:
-        return _page(request, _start(request), status=INVALID, paste_error=TOO_LARGE)
+        return _page(request, _start(request), refused=True, paste_error=TOO_LARGE)
     raw = file.read() if file is not None else request.POST.get("document", "").encode()
     try:
         wanted = json.loads(raw)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         text = raw.decode(errors="replace")
-        return _page(request, _start(request), status=INVALID, paste_error=f"This is no JSON: {error}.", pasted=text)
+        return _page(request, _start(request), refused=True, paste_error=f"This is no JSON: {error}.", pasted=text)
     form = LaunchForm.from_document(request.project, wanted)
     return _page(request, form)
 
 
-def _page(request: HttpRequest, form: LaunchForm, *, status: int = 200, **more: Any) -> HttpResponse:
-    return render(request, "launch/new.html", {**_context(form), "refused": status == INVALID, **more}, status=status)
+def _page(request: HttpRequest, form: LaunchForm, *, refused: bool = False, **more: Any) -> HttpResponse:
+    return render(request, "launch/new.html", {**_context(form), "refused": refused, **more})
 
 
 def _context(form: LaunchForm) -> dict[str, Any]:

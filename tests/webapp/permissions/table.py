@@ -98,11 +98,11 @@ TABLE: tuple[Row, ...] = (
     Row("projects:new", PROJECT_MANAGE, args=in_team),
     Row("projects:new", PROJECT_MANAGE.after(302), args=in_team, method="post", data={"name": "New", "slug": "new"}),
     Row("launch:new", PROJECT_LAUNCH, args=in_project),
-    # An empty form is refused with the form itself.
-    Row("launch:new", PROJECT_LAUNCH.after(422), args=in_project, method="post"),
+    # Without values the form comes back with what is wrong.
+    Row("launch:new", PROJECT_LAUNCH, args=in_project, method="post"),
     Row("launch:parts", PROJECT_LAUNCH, args=in_project, method="post"),
     Row("launch:preview", PROJECT_LAUNCH, args=in_project, method="post"),
-    Row("launch:document", PROJECT_LAUNCH.after(422), args=in_project, method="post"),
+    Row("launch:document", PROJECT_LAUNCH, args=in_project, method="post"),
     Row("launch:fill", PROJECT_LAUNCH, args=in_project, method="post", data={"document": "{}"}),
     Row("runlist:index", PROJECT_VIEW, args=in_project),
     Row("compare:index", PROJECT_VIEW, args=in_project),
