@@ -31,5 +31,5 @@ def test_an_unknown_project_is_answered_with_the_known_ones(cast, folder: Path) 
 
 
 def test_a_folder_without_a_model_is_refused(cast, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(CommandError, match="config.json"):
+    with pytest.raises(CommandError, match=r"config\.json"):
         call_command("import_checkpoint", "lab/countdown", tmp_path)
