@@ -46,6 +46,7 @@ import { drawTable } from "./charts/plain.js";
 const MOUNTED = 12;
 const NEAR = "300px 0px";
 const GATHER_MS = 250;
+const SETTLE_MS = 80;
 const LONGEST = 6000;
 
 const known = new WeakMap();
@@ -95,6 +96,9 @@ class Chart {
     this.pending = null;
     this.busy = null;
     this.again = false;
+    this.outdated = false;
+    this.request = null;
+    this.arrival = 0;
     this._tools();
   }
 
@@ -113,13 +117,20 @@ class Chart {
   load(url) {
     this.url = url;
     this.zoom = null;
-    return this.reload();
+    this.stale = true;
+    return this.near ? this._fetch() : Promise.resolve();
   }
 
-  // A chart that nobody looks at waits until somebody does.
+  // A chart that nobody looks at waits until somebody does. An answer on its way is awaited, and asked for once more:
+  // while points pour in, giving up on each for the next would never show one.
   reload() {
     this.stale = true;
-    return this.near && this.url ? this._fetch() : Promise.resolve();
+    if (!this.near || !this.url) return Promise.resolve();
+    if (this.pending) {
+      this.outdated = true;
+      return Promise.resolve();
+    }
+    return this._fetch();
   }
 
   append(delta) {
@@ -151,8 +162,12 @@ class Chart {
     url.searchParams.set("max_points", String(Math.min(2000, Math.max(400, width * 2))));
     if (!this.spec) this.figure.dataset.state = "loading";
     this.pending = [];
+    this.outdated = false;
+    this.request?.abort();
+    this.request = new AbortController();
+    const { signal } = this.request;
     try {
-      const response = await fetch(url, { headers: { Accept: "application/json" }, credentials: "same-origin" });
+      const response = await fetch(url, { headers: { Accept: "application/json" }, credentials: "same-origin", signal });
       if (!response.ok) throw new Error(`The server answered ${response.status}.`);
       const spec = await response.json();
       if (turn !== this.turn) return;
@@ -160,19 +175,29 @@ class Chart {
       this.pending = null;
       const shown = this.show(spec);
       for (const delta of late) this.append(delta);
+      if (this.outdated) this.reload();
       await shown;
     } catch (error) {
-      if (turn === this.turn) this._fail(error);
+      if (turn !== this.turn) return;
+      this.pending = null;
+      if (!signal.aborted) this._fail(error);
     }
   }
 
   // --- drawing ---
 
+  // Who scrolls past fast asks for nothing: a chart must stay in view for a moment, and one that left is not waited for.
   seen(near) {
     this.near = near;
-    if (!near) return;
-    if (this.stale && this.url) this._fetch();
-    else if (!this.drawn && this.spec) this._draw();
+    clearTimeout(this.arrival);
+    if (!near) {
+      this.request?.abort();
+      return;
+    }
+    this.arrival = setTimeout(() => {
+      if (this.stale && this.url) this._fetch();
+      else if (!this.drawn && this.spec) this._draw();
+    }, SETTLE_MS);
   }
 
   soon() {

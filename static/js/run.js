@@ -37,7 +37,7 @@ function connect() {
   stream.addEventListener("error", () => {
     status("wait");
     // The browser comes back by itself after a lost connection, but not after an answer that is no stream.
-    if (stream.readyState === EventSource.CLOSED) setTimeout(connect, 5000);
+    if (stream.readyState === EventSource.CLOSED) setTimeout(follow, 5000);
   });
 }
 
@@ -59,11 +59,16 @@ function status(now) {
   }, QUIET_AFTER_MS);
 }
 
-connect();
+// A tab that nobody sees holds no connection: a browser has only six for each server. Back in view it catches up.
+function follow() {
+  if (document.hidden) stream?.close();
+  else if (!stream || stream.readyState === EventSource.CLOSED) connect();
+}
+
+follow();
+document.addEventListener("visibilitychange", follow);
 addEventListener("pagehide", () => stream?.close());
-addEventListener("pageshow", (event) => {
-  if (event.persisted) connect();
-});
+addEventListener("pageshow", follow);
 
 // --- what is new ---
 

@@ -50,6 +50,8 @@ def start_of(run: Run, now: Evaluation) -> Evaluation | None:
     another run's evaluation of the very weights that this run started from serves, on the same set in the same
     project.
     """
+    if now.iteration == 0:
+        return None  # it is the start
     on_set = Evaluation.objects.filter(set=now.set, retired=False).select_related("set").defer("answers")
     own = on_set.filter(run=run, iteration=0, policy=now.policy).exclude(pk=now.pk).order_by("-attempt").first()
     if own is not None:

@@ -75,7 +75,7 @@ def test_long_series_are_reduced_to_what_was_asked_for(client: Client, run: Run)
 def test_csv_has_all_points_and_words_for_what_is_no_number(client: Client, run: Run) -> None:
     send(claimed(run), [scalars(1, loss=1.5), scalars(2, loss=math.inf)])
     url = spec(client, run, "loss", x="sampled_tokens")["csv"]
-    text = b"".join(client.get(url).streaming_content).decode()  # type: ignore[arg-type]
+    text = client.get(url).content.decode()
     assert text.splitlines() == ["iteration,sampled_tokens,loss", "1,100,1.5", "2,200,inf"]
 
 
@@ -222,3 +222,10 @@ def test_a_run_that_ended_before_its_first_evaluation_has_no_charts_of_evaluatio
     finish(claimed(run), to=RunState.FAILED, exit_code=2, reason="No base.", worker="w")
     run.refresh_from_db()
     assert sections_of(run, [], evaluated=False) == []
+
+
+def test_the_first_evaluation_is_not_compared_with_the_same_weights_of_another_run(client: Client, run: Run) -> None:
+    other = make_run(run.project)
+    evaluation(other, 0, [(8, 2)] * 40)
+    evaluation(run, 0, [(8, 2)] * 40)
+    assert [s["key"] for s in spec(client, run, "passk-curve")["series"]] == ["now", "chance"]
