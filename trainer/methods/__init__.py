@@ -73,7 +73,10 @@ def resolve(document: Any) -> RunConfig:
         if not isinstance(preset, str) or preset not in PRESETS:
             raise InvalidConfig([_unknown("algorithm.preset", str(preset), list(PRESETS))])
         document = {**document, "algorithm": fill(section)}
-    config = parse_config(document)
+    try:
+        config = parse_config(document)
+    except InvalidConfig as error:
+        raise InvalidConfig([*error.problems, *_parameter_problems(document)]) from error
     problems: list[Problem] = []
     changes: dict[str, Any] = {}
     task = TASKS.get(config.task.name)
@@ -91,6 +94,23 @@ def resolve(document: Any) -> RunConfig:
     if problems:
         raise InvalidConfig(problems)
     return config.model_copy(update=changes)
+
+
+def _parameter_problems(document: Any) -> list[Problem]:
+    """What is wrong with the task's and the methods' parameters in a document whose sections were refused already."""
+    problems: list[Problem] = []
+    if not isinstance(document, dict):
+        return problems
+    task = document.get("task")
+    if isinstance(task, dict) and (known := TASKS.get(str(task.get("name")))) and isinstance(task.get("params"), dict):
+        _validated(known.Params, task["params"], "task.params", problems)
+    methods = document.get("methods")
+    for i, choice in enumerate(methods if isinstance(methods, (list, tuple)) else ()):
+        if isinstance(choice, dict) and isinstance(choice.get("params"), dict):
+            spec = all_methods().get(str(choice.get("slug")))
+            if spec is not None:
+                _validated(spec.params, choice["params"], f"methods.{i}.params", problems)
+    return problems
 
 
 def _rl_problems(config: RlConfig) -> list[Problem]:

@@ -67,6 +67,19 @@ def test_all_problems_come_at_once() -> None:
     assert set(found) == {"budget.iterations", "optimizer.learning_rate"}
 
 
+def test_parameters_are_checked_even_when_a_section_is_wrong() -> None:
+    found = problems(
+        {
+            **BASE,
+            "budget": {"iterations": "many"},
+            "task": {"name": "mod_chain", "params": {"modulus": 1}},
+            "methods": [{"slug": "sps", "params": {"alpha": 0}}, "no method"],
+        }
+    )
+    wrong = {"budget.iterations", "task.params.modulus", "methods.0.params.alpha", "methods.1"}
+    assert set(found) == wrong
+
+
 def test_a_policy_is_a_checkpoint_or_an_architecture() -> None:
     both = {"kind": "sft", "policy": {"checkpoint": "x", "architecture": {}}}
     with pytest.raises(InvalidConfig, match="not both"):
