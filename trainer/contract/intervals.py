@@ -22,7 +22,7 @@ RESAMPLES = 2000
 FEW_PROBLEMS = 100
 TOO_FEW_PROBLEMS = 30
 
-Note = Literal["", "few problems", "too few problems", "at the ceiling", "at the floor", "n too small"]
+Note = Literal["", "few problems", "too few problems", "at the ceiling", "at the floor", "n too small", "no difference"]
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,14 @@ def resampling_weights(problems: int, *, seed: int = 0, resamples: int = RESAMPL
     return weights
 
 
-def bca(values: Sequence[float] | np.ndarray, *, weights: Any = None, confidence: float = 0.95) -> Estimate:
+def bca(
+    values: Sequence[float] | np.ndarray, *, weights: Any = None, confidence: float = 0.95, difference: bool = False
+) -> Estimate:
     """Mean with its bias-corrected and accelerated bootstrap interval over problems (Efron 1987).
 
     ``values`` (P,) one per problem. Below 30 problems there is no interval, below 100 it is marked "few problems"; when
     every resample gives the same mean the interval would be a false certainty, so there is none and the note says so.
+    ``difference``: the values are paired differences, for which 0 is no floor.
     """
     import numpy as np
 
@@ -65,7 +68,11 @@ def bca(values: Sequence[float] | np.ndarray, *, weights: Any = None, confidence
     if count < TOO_FEW_PROBLEMS:
         return Estimate(mean, None, None, count, "too few problems")
     if float(np.ptp(v)) == 0.0:
-        note: Note = "at the ceiling" if mean == 1.0 else "at the floor" if mean == 0.0 else "n too small"
+        note: Note = "n too small"
+        if mean == 0.0:
+            note = "no difference" if difference else "at the floor"
+        elif mean == 1.0 and not difference:
+            note = "at the ceiling"
         return Estimate(mean, None, None, count, note)
     w = resampling_weights(count) if weights is None else weights
     boot = np.sort(w @ v / count)

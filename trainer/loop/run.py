@@ -181,8 +181,8 @@ def resolve_folder(files: Path, reference: str) -> Path:
         folder = folder / "policies" / "policy"
     if not (folder / "config.json").is_file():
         raise ConfigError(
-            f"policy.checkpoint: found no model in {folder} (expected config.json and model.safetensors); "
-            "choose another checkpoint or import this one first"
+            f"policy.checkpoint: found no model at {reference!r} below the file storage (expected a folder with "
+            "config.json and model.safetensors); choose another checkpoint or import this one first"
         )
     return folder
 

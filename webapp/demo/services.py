@@ -43,7 +43,9 @@ def prepare() -> Cast:
     project = Project.objects.filter(team=team, slug="countdown").first() or create_project(
         team=team, slug="countdown", name="Countdown"
     )
-    base = import_checkpoint(project=project, folder=ASSETS / "countdown4-base", name="countdown4-base")
+    folder = ASSETS / "countdown4-base"
+    details = json.loads((folder / "base.json").read_text())
+    base = import_checkpoint(project=project, folder=folder, name="countdown4-base", details=details)
     return Cast(user, password, project, base)
 
 

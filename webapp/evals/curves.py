@@ -15,7 +15,7 @@ from trainer.contract.passk import chance_pass_at_k, collision_mass, effective_n
 from webapp.evals.models import Evaluation, EvaluationSet
 
 KEPT_SECONDS = 7 * 24 * 3600
-VERSION = 1  # of the formulas: another number forgets what is cached
+VERSION = 2  # of the formulas: another number forgets what is cached
 T = TypeVar("T")
 
 
@@ -61,9 +61,9 @@ def _weights(problems: int) -> Any:
     return resampling_weights(problems)
 
 
-def interval(values: Sequence[float]) -> Estimate:
+def interval(values: Sequence[float], *, difference: bool = False) -> Estimate:
     """BCa over problems; the resamples are the same wherever the number of problems is."""
-    return bca(values, weights=_weights(len(values)) if values else None)
+    return bca(values, weights=_weights(len(values)) if values else None, difference=difference)
 
 
 def pass_at(evaluation: Evaluation, k: int) -> Estimate | None:
@@ -107,7 +107,7 @@ def difference(now: Evaluation, start: Evaluation, k: int) -> Estimate | None:
 
     def compute() -> Estimate:
         left, right = (pass_at_k_values(pairs, k) for pairs in paired_pairs(now, start))
-        return interval([x - y for x, y in zip(left, right, strict=True)])
+        return interval([x - y for x, y in zip(left, right, strict=True)], difference=True)
 
     return _kept(f"difference@{k}", [now, start], compute)
 
@@ -140,7 +140,7 @@ def effective(now: Evaluation, start: Evaluation) -> Effective | None:
         numbers = [
             _reciprocal(interval(mass), effective_number(side)[0]) for mass, side in zip(masses, forms, strict=True)
         ]
-        rise = interval([x - y for x, y in zip(*masses, strict=True)])
+        rise = interval([x - y for x, y in zip(*masses, strict=True)], difference=True)
         return (Effective(now=numbers[0], start=numbers[1], rise=rise),)
 
     return _kept("effective", [now, start], compute)[0]

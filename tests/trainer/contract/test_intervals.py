@@ -118,3 +118,10 @@ def test_too_few_problems_do_not_resolve_a_crossing() -> None:
     found = crossing([(64, 16)] * 10, [(64, 64)] * 6 + [(64, 0)] * 4, [1, 2, 4, 8, 16])
     assert found is not None
     assert not found.resolved
+
+
+def test_a_difference_of_nothing_has_no_floor() -> None:
+    assert bca([0.0] * 200, difference=True).note == "no difference"
+    assert bca([0.0] * 200).note == "at the floor"
+    assert bca([1.0] * 200).note == "at the ceiling"
+    assert bca([1.0] * 200, difference=True).note == "n too small"
