@@ -203,5 +203,9 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname:<7} {name}: {message}", "style": "{"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
-    "loggers": {"django.server": {"handlers": ["stderr"], "propagate": False}},
+    "loggers": {
+        "django.server": {"handlers": ["stderr"], "propagate": False},
+        # The filesystem transport has no host, and kombu says so at every start.
+        "kombu.connection": {"level": "ERROR"},
+    },
 }
