@@ -35,7 +35,7 @@ check: $(READY)
 	$(PY) manage.py makemigrations --check --dry-run
 
 test: check
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2
 
 e2e: $(READY)
 	$(PY) -m pytest -m e2e

@@ -36,17 +36,17 @@ def render(arms: list[Arm]) -> str:
         f"{len(base.pairs)} test problems of {base.set.task}, n = {base.samples} samples each, T = "
         f"{base.set.sampler['temperature']:g} unless stated; one seed; 95 % intervals over problems",
         "",
-        f"{'':16}" + "".join(f"{f'pass@{k}':>20}" for k in KS) + f"{'entropy':>10}{'eff. correct':>22}",
+        f"{'':16}" + "".join(f"{f'pass@{k}':>23}" for k in KS) + f"{'entropy':>10}{'eff. correct':>24}",
     ]
     chance = curves.chance_curve(base.set, KS)
     if chance is not None:
-        lines.append(f"{'chance':16}" + "".join(f"{_rate(c):>20}" for c in chance))
+        lines.append(f"{'chance':16}" + "".join(f"{_rate(c):>23}" for c in chance))
     for arm in arms:
-        cells = "".join(f"{_estimate(curves.pass_at(arm.evaluation, k)):>20}" for k in KS)
+        cells = "".join(f"{_estimate(curves.pass_at(arm.evaluation, k)):>23}" for k in KS)
         effective = curves.effective(arm.evaluation, base) if arm.evaluation.pk != base.pk else None
         entropy = arm.evaluation.token_entropy
         shown = "—" if entropy is None else f"{entropy:.3f}"
-        lines.append(f"{arm.title:16}{cells}{shown:>10}{_effective(effective):>22}")
+        lines.append(f"{arm.title:16}{cells}{shown:>10}{_effective(effective):>24}")
     lines += [
         "",
         "entropy: exact, nats per token. eff. correct: 1/Σp² over distinct correct solutions, base → arm, on problems",
@@ -70,7 +70,7 @@ def _against(now: Evaluation, base: Evaluation) -> str:
             continue
         bounds = "" if difference.lo is None else f" [{difference.lo:+.3f}, {difference.hi:+.3f}]"
         settled = difference.lo is not None and difference.hi is not None and (difference.lo > 0 or difference.hi < 0)
-        verb = ("raised" if difference.value > 0 else "lowered") if settled else "left unresolved"
+        verb = ("raised" if difference.value > 0 else "lowered") if settled else "did not measurably change"
         words.append(f"{verb} pass@{k} ({difference.value:+.3f}{bounds})")
     return " and ".join(words)
 
