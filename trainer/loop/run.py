@@ -193,22 +193,22 @@ def fresh_state(config: RunConfig, files: Path) -> Any:
     from trainer.data.alphabet import ALPHABET
     from trainer.loop.optim import make_optimizer
     from trainer.policy.char_tokenizer import char_tokenizer
-    from trainer.policy.load import load_policy, new_policy
+    from trainer.policy.load import Policy, load_policy, new_policy
 
-    p = config.policy
-    if p.checkpoint is not None:
-        folder = resolve_folder(files, p.checkpoint)
-        policy = load_policy(folder)
-    else:
+    def start() -> Policy:
+        p = config.policy
+        if p.checkpoint is not None:
+            return load_policy(resolve_folder(files, p.checkpoint))
         assert p.architecture is not None
-        policy = new_policy(p.architecture.model_dump(), char_tokenizer(ALPHABET), seed=config.seed)
+        return new_policy(p.architecture.model_dump(), char_tokenizer(ALPHABET), seed=config.seed)
+
+    policy = start()
     policy.model.eval()
     if isinstance(config, EvaluateConfig):
         return TrainState({"policy": PolicyState(policy)})
     policies = {"policy": PolicyState(policy, make_optimizer(policy.model, config.optimizer))}
     if isinstance(config, RlConfig) and config.algorithm.kl_coef:
-        assert p.checkpoint is not None
-        policies["reference"] = PolicyState(load_policy(resolve_folder(files, p.checkpoint)))
+        policies["reference"] = PolicyState(start())
     return TrainState(policies)
 
 

@@ -7,12 +7,9 @@ last rollout is in, and once an update has begun it is finished before a stop is
 from __future__ import annotations
 
 import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -20,10 +17,10 @@ from trainer.advantages.groups import group_std
 from trainer.contract import events as ev
 from trainer.contract.config import RlConfig
 from trainer.core.context import Context
-from trainer.core.errors import MethodError, StopRequested, UnsqueezeError
+from trainer.core.errors import MethodError, StopRequested
 from trainer.core.slots import PhasePlan
 from trainer.core.types import Group, Sample
-from trainer.loop.assemble import Parts, advantage_column, assemble
+from trainer.loop.assemble import Parts, advantage_column, assemble, guarded
 from trainer.loop.batching import build_batch
 from trainer.loop.evaluate import Evaluator, evaluate, evaluation_metrics
 from trainer.loop.update import fill_columns, update
@@ -199,8 +196,7 @@ def _learn(
     fill_columns(batch, objectives, ctx, config, steps=steps)
     means: dict[int, float] = {}
     if plan.advantages:
-        with guarded("advantage", parts.base_advantage):
-            batch.columns["advantage"] = advantage_column(parts, batch, ctx)
+        batch.columns["advantage"] = advantage_column(parts, batch, ctx)
         first = batch.columns["advantage"][:, 0].tolist() if batch.ids_NT.shape[1] else []
         means = {id(s.trajectory): a for s, a in zip(samples, first, strict=True)}
     for objective in objectives:
@@ -242,18 +238,3 @@ def _progress(config: RlConfig, ctx: Context, stage: str, began: float) -> None:
     if counters.iteration:
         eta = counters.device_seconds / counters.iteration * (total - counters.iteration)
     ctx.emit(ev.Progress(iteration=counters.iteration, total_iterations=total, stage=stage, eta_seconds=eta))
-
-
-@contextmanager
-def guarded(slot: str, part: Any) -> Iterator[None]:
-    """Turns whatever a part raises into a MethodError that names the part and the slot; our own errors pass."""
-    try:
-        yield
-    except (UnsqueezeError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        raise MethodError(
-            f"{type(part).__name__} (slot {slot!r}) raised {type(error).__name__}: {error} "
-            f"at {Path(where.filename).name}:{where.lineno}"
-        ) from error

@@ -13,7 +13,9 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -46,10 +48,13 @@ def all_methods() -> dict[str, MethodSpec]:
 
 
 def _spec_of_file(path: str) -> MethodSpec:
-    module_spec = importlib.util.spec_from_file_location("unsqueeze_user_method", path)
+    # Under this name its SPEC names its parts (``f"{__name__}:Part"``), so it must be importable.
+    name = f"unsqueeze_method_{Path(path).stem}"
+    module_spec = importlib.util.spec_from_file_location(name, path)
     if module_spec is None or module_spec.loader is None:
         raise ConfigError(f"{FILES_VARIABLE}: {path!r} is no Python file")
     module = importlib.util.module_from_spec(module_spec)
+    sys.modules[name] = module
     module_spec.loader.exec_module(module)
     spec = getattr(module, "SPEC", None)
     if not isinstance(spec, MethodSpec):
