@@ -176,8 +176,12 @@ class AlgorithmSection(Section):
     aggregation: Literal["seq-mean-token-mean", "token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"] = (
         setting("seq-mean-token-mean", "Aggregation", "How token losses become one number.", advanced=True)
     )
-    kl_coef: float = setting(
-        0.0, "KL coefficient β", "Weight of the KL to the base; 0 loads no reference model.", ge=0, le=10
+    kl_coef: float = setting(0.0, "KL coefficient β", "Weight of the KL to the base in the loss.", ge=0, le=10)
+    measure_kl: bool = setting(
+        True,
+        "Measure KL to the base",
+        "Where β is 0: on the rollouts of iterations that validate. Keeps the base model in memory.",
+        advanced=True,
     )
     kl_estimator: Literal["k1", "k2", "k3"] = setting("k3", "KL estimator", "Used as a loss term.", advanced=True)
     entropy_coef: float = setting(0.0, "Entropy bonus", "Weight of the mean token entropy.", ge=0, le=10)

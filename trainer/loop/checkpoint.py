@@ -50,7 +50,8 @@ def save_checkpoint(folder: Path, state: TrainState, config: RlConfig | SftConfi
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        for name, entry in state.policies.items():
+        kept = {name: entry for name, entry in state.policies.items() if name != "reference"}
+        for name, entry in kept.items():
             save_policy(entry.policy, partial / "policies" / name)
             if entry.optimizer is not None:
                 tensors = optimizer_tensors(entry.policy.model, entry.optimizer)
@@ -64,7 +65,7 @@ def save_checkpoint(folder: Path, state: TrainState, config: RlConfig | SftConfi
             "phase": asdict(state.phase),
             "memory": memory,
             "evaluated": state.evaluated,
-            "policies": sorted(state.policies),
+            "policies": sorted(kept),
             "config": config.model_dump(mode="json"),
             "versions": versions(),
         }

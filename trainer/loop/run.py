@@ -113,6 +113,7 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
         state = ck.load_checkpoint(source, config)
     else:
         state = fresh_state(config, attempt.files)
+    add_reference(state, config, attempt.files)
     if attempt.resume:
         where = state.counters.iteration if source is not None else -1
         text = f"resumed from iteration {where}" if source is not None else "no checkpoint yet: starts again"
@@ -188,28 +189,44 @@ def resolve_folder(files: Path, reference: str) -> Path:
 
 
 def fresh_state(config: RunConfig, files: Path) -> Any:
-    """The state before iteration 1: the base policy with a new optimiser, and a frozen reference where KL needs one."""
+    """The state before iteration 1: the base policy with a new optimiser."""
     from trainer.core.state import PolicyState, TrainState
     from trainer.data.alphabet import ALPHABET
     from trainer.loop.optim import make_optimizer
     from trainer.policy.char_tokenizer import char_tokenizer
-    from trainer.policy.load import Policy, load_policy, new_policy
+    from trainer.policy.load import new_policy
 
-    def start() -> Policy:
-        p = config.policy
-        if p.checkpoint is not None:
-            return load_policy(resolve_folder(files, p.checkpoint))
-        assert p.architecture is not None
-        return new_policy(p.architecture.model_dump(), char_tokenizer(ALPHABET), seed=config.seed)
-
-    policy = start()
+    if config.policy.checkpoint is not None:
+        policy = load_base(config, files)
+    else:
+        assert config.policy.architecture is not None
+        architecture = config.policy.architecture.model_dump()
+        policy = new_policy(architecture, char_tokenizer(ALPHABET), seed=config.seed)
     policy.model.eval()
     if isinstance(config, EvaluateConfig):
         return TrainState({"policy": PolicyState(policy)})
-    policies = {"policy": PolicyState(policy, make_optimizer(policy.model, config.optimizer))}
-    if isinstance(config, RlConfig) and config.algorithm.kl_coef:
-        policies["reference"] = PolicyState(start())
-    return TrainState(policies)
+    return TrainState({"policy": PolicyState(policy, make_optimizer(policy.model, config.optimizer))})
+
+
+def load_base(config: RunConfig, files: Path) -> Any:
+    """The policy that the run starts from, as it is on disk."""
+    from trainer.policy.load import load_policy
+
+    assert config.policy.checkpoint is not None
+    return load_policy(resolve_folder(files, config.policy.checkpoint))
+
+
+def add_reference(state: Any, config: RunConfig, files: Path) -> None:
+    """The frozen base beside the policy, where a KL to it is trained or measured. It is loaded anew on every start and
+    is no part of a checkpoint. A run from random weights has no base."""
+    from trainer.core.state import PolicyState
+
+    if not isinstance(config, RlConfig) or config.policy.checkpoint is None:
+        return
+    if config.algorithm.kl_coef or config.algorithm.measure_kl:
+        reference = load_base(config, files)
+        reference.model.eval()
+        state.policies["reference"] = PolicyState(reference)
 
 
 def check_lengths(config: RlConfig | SftConfig, ctx: Any) -> None:

@@ -16,6 +16,7 @@ from trainer.loop.batching import microbatches, minibatches, rows_of
 from trainer.loop.forward import score_batch
 from trainer.loop.optim import learning_rate, set_rate
 from trainer.objectives.aggregate import Denominators, reduce_term
+from trainer.objectives.kl import kl_estimate
 from trainer.policy.load import Policy
 
 MICROBATCH_TOKENS_WITHOUT_GRADIENT = 65536
@@ -34,8 +35,12 @@ def logprobs_of(policy: Policy, batch: Batch, temperature: float) -> torch.Tenso
 
 def fill_columns(batch: Batch, objectives: Sequence[Objective], ctx: Context, config: RlConfig, *, steps: int) -> None:
     """The columns that objectives declare. ``old_logprobs`` are also needed when several steps use one batch; without
-    them the step is on-policy and the current log-probs stand in."""
+    them the step is on-policy and the current log-probs stand in. The base's log-probs are also filled in iterations that
+    validate, to measure the KL."""
     needs = frozenset().union(*(o.needs for o in objectives))
+    every = config.evaluation.every
+    if config.algorithm.measure_kl and every and ctx.iteration % every == 0:
+        needs |= {"reference_logprobs"}
     temperature = config.sampling.temperature
     if "old_logprobs" in needs or steps > 1:
         batch.columns["old_logprobs"] = logprobs_of(ctx.policy, batch, temperature)
@@ -117,6 +122,9 @@ def _note(micro: Batch, logprobs_NT: torch.Tensor, entropy_NT: torch.Tensor, ctx
     mask = micro.mask_NT
     ctx.tally("entropy", float((entropy_NT * mask).sum()), float(mask.sum()))
     gap = (logprobs_NT - micro.columns["sampler_logprobs"]).abs()
+    if "reference_logprobs" in micro.columns:
+        kl = kl_estimate(logprobs_NT, micro.columns["reference_logprobs"], "k3")
+        ctx.tally("kl", float((kl * mask).sum()), float(mask.sum()))
     drawn = ~torch.isnan(gap)
     if bool(drawn.any()):
         values = gap[drawn]

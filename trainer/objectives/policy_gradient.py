@@ -42,8 +42,6 @@ class PolicyGradient:
         out = [Term("policy", loss, 1.0, a.aggregation)]
         if a.kl_coef:
             kl = kl_estimate(scores.logprobs_NT, columns["reference_logprobs"], a.kl_estimator)
-            k3 = kl_estimate(scores.logprobs_NT.detach(), columns["reference_logprobs"], "k3")
-            ctx.tally("kl", float((k3 * micro.mask_NT).sum()), float(micro.mask_NT.sum()))
             out.append(Term("kl", kl, a.kl_coef, a.aggregation))
         if a.entropy_coef:
             out.append(Term("entropy", scores.entropy_NT, -a.entropy_coef, "token-mean"))
