@@ -38,7 +38,7 @@ def test_the_folder_loads_with_transformers_own_classes():
     tokenizer = AutoTokenizer.from_pretrained(BASE)
     ids = tokenizer("1 7 8 9=48:")["input_ids"]
     assert tokenizer.decode(ids, skip_special_tokens=True) == "1 7 8 9=48:"
-    assert len(tokenizer) == model.config.vocab_size == len(ALPHABET) + 3
+    assert len(tokenizer) == model.config.vocab_size == len(ALPHABET) + 4
 
 
 def test_it_is_small():
