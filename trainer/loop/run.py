@@ -191,42 +191,37 @@ def resolve_folder(files: Path, reference: str) -> Path:
 def fresh_state(config: RunConfig, files: Path) -> Any:
     """The state before iteration 1: the base policy with a new optimiser."""
     from trainer.core.state import PolicyState, TrainState
-    from trainer.data.alphabet import ALPHABET
     from trainer.loop.optim import make_optimizer
-    from trainer.policy.char_tokenizer import char_tokenizer
-    from trainer.policy.load import new_policy
 
-    if config.policy.checkpoint is not None:
-        policy = load_base(config, files)
-    else:
-        assert config.policy.architecture is not None
-        architecture = config.policy.architecture.model_dump()
-        policy = new_policy(architecture, char_tokenizer(ALPHABET), seed=config.seed)
-    policy.model.eval()
+    policy = base_policy(config, files)
     if isinstance(config, EvaluateConfig):
         return TrainState({"policy": PolicyState(policy)})
     return TrainState({"policy": PolicyState(policy, make_optimizer(policy.model, config.optimizer))})
 
 
-def load_base(config: RunConfig, files: Path) -> Any:
-    """The policy that the run starts from, as it is on disk."""
-    from trainer.policy.load import load_policy
+def base_policy(config: RunConfig, files: Path) -> Any:
+    """The policy that the run starts from: as it is on disk, or fresh weights by the run's seed."""
+    from trainer.data.alphabet import ALPHABET
+    from trainer.policy.char_tokenizer import char_tokenizer
+    from trainer.policy.load import load_policy, new_policy
 
-    assert config.policy.checkpoint is not None
-    return load_policy(resolve_folder(files, config.policy.checkpoint))
+    p = config.policy
+    if p.checkpoint is not None:
+        policy = load_policy(resolve_folder(files, p.checkpoint))
+    else:
+        assert p.architecture is not None
+        policy = new_policy(p.architecture.model_dump(), char_tokenizer(ALPHABET), seed=config.seed)
+    policy.model.eval()
+    return policy
 
 
 def add_reference(state: Any, config: RunConfig, files: Path) -> None:
     """The frozen base beside the policy, where a KL to it is trained or measured. It is loaded anew on every start and
-    is no part of a checkpoint. A run from random weights has no base."""
+    is no part of a checkpoint."""
     from trainer.core.state import PolicyState
 
-    if not isinstance(config, RlConfig) or config.policy.checkpoint is None:
-        return
-    if config.algorithm.kl_coef or config.algorithm.measure_kl:
-        reference = load_base(config, files)
-        reference.model.eval()
-        state.policies["reference"] = PolicyState(reference)
+    if isinstance(config, RlConfig) and (config.algorithm.kl_coef or config.algorithm.measure_kl):
+        state.policies["reference"] = PolicyState(base_policy(config, files))
 
 
 def check_lengths(config: RlConfig | SftConfig, ctx: Any) -> None:
