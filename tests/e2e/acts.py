@@ -30,13 +30,13 @@ def choose(page: Page, name: str, value: str) -> None:
     expect(page.locator(f'#launch-form input[name="was.{name}"][value="{value}"]')).to_be_attached()
 
 
-def choose_base(page: Page, text: str) -> None:
-    """Picks the base checkpoint whose description holds the text."""
-    box = page.locator("#bases label.choice").filter(has_text=text).locator("input")
+def choose_base(page: Page, name: str) -> None:
+    """Picks the base checkpoint of that name."""
+    box = page.locator("#bases label.choice").filter(has=page.get_by_text(name, exact=True)).locator("input")
     if not box.is_checked():
         with page.expect_response(lambda answer: answer.url.endswith("/launch/parts")):
             box.check()
-    expect(page.locator("#bases label.choice").filter(has_text=text).locator("input")).to_be_checked()
+    expect(box).to_be_checked()
 
 
 def setting(page: Page, path: str) -> Locator:

@@ -28,7 +28,8 @@ WIDE, NARROW = (1280, 900), (390, 844)
 OWNER, VIEWER = "ada@example.org", "vera@example.org"
 WATCH_POLICY = """
   addEventListener("securitypolicyviolation", (event) =>
-    console.error(`policy violation: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+    console.error(`policy violation: ${event.violatedDirective} ${event.blockedURI} ${event.sample} at ${
+      event.target.outerHTML?.slice(0, 300)}`));
 """
 
 
@@ -43,14 +44,14 @@ class Watch:
         self.announced.append((status, path))
 
     def follow(self, page: Page) -> None:
-        page.on("console", self._said)
+        page.on("console", lambda message: self._said(page, message))
         page.on("pageerror", lambda error: self.faults.append(f"{page.url}: uncaught {error}"))
         page.on("response", self._answered)
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _said(self, page: Page, message: ConsoleMessage) -> None:
         # The browser repeats every refused answer on the console; `_answered` judges those.
         if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
-            self.faults.append(f"{message.location.get('url', '')}: {message.type}: {message.text}")
+            self.faults.append(f"{page.url}: {message.type}: {message.text} ({message.location.get('url', '')})")
 
     def _answered(self, response: Response) -> None:
         known = any(response.status == status and path in response.url for status, path in self.announced)

@@ -168,7 +168,7 @@ def test_a_launched_run_is_there_at_once_and_its_charts_grow_without_a_reload(
 ) -> None:
     story.run("base")
     page = story.owner.open("launch/")
-    choose_base(page, "of Base")
+    choose_base(page, "Base · 60")
     choose(page, "task.name", "mod_chain")
     fill(page, TASK | RL | EVALUATED)
     shoot(page, "launch-grpo")
@@ -253,7 +253,7 @@ def test_the_runs_pages_have_their_content(story: Story, shoot: Shoot) -> None:
 def test_a_method_with_phases_shows_them_as_bands(story: Story, server: Installed, shoot: Shoot) -> None:
     story.run("base")
     page = story.owner.open("launch/")
-    choose_base(page, "of Base")
+    choose_base(page, "Base · 60")
     choose(page, "task.name", "mod_chain")
     choose(page, "methods", "sps")
     expect(setting(page, "methods.sps.params.k_rl")).to_have_value("5")
@@ -345,19 +345,16 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
-def test_a_phone_scrolls_in_one_direction_only(
-    name: str, scheme: str, story: Story, visit: Visit, shoot: Shoot
-) -> None:
+def test_a_phone_scrolls_in_one_direction_only(name: str, story: Story, visit: Visit, shoot: Shoot) -> None:
     path = PAGES[name].format(grpo=story.run("grpo"), sps=story.run("sps"))
-    phone = visit(like=story.owner, size=NARROW, color_scheme=scheme)
+    phone = visit(like=story.owner, size=NARROW)
     page = phone.open(path)
     for figure in page.locator("main figure.chart").all()[:6]:
         figure.scroll_into_view_if_needed()
         expect(figure).to_have_attribute("data-state", re.compile("ready|empty"))
     assert sideways(page) <= 0
-    shoot(page, f"phone-{scheme}-{name}")
+    shoot(page, f"phone-{name}")
     phone.context.close()
 
 
