@@ -166,6 +166,13 @@ def load_policy(folder: str | os.PathLike[str], *, device: str = "cpu") -> Polic
             f"{path.name}: the tokenizer has {len(tokenizer)} ids but the model only {model.config.vocab_size}; "
             "expected the tokenizer that the model was trained with"
         )
+    # A weights file is mapped at any address, and where one is not a multiple of 64 bytes the CPU's BLAS sums in another
+    # order. In memory of their own, loaded weights give the same bits as those that a run has had from its start.
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()
+    for tensor in (*model.parameters(), *model.buffers()):
+        # Weights mapped from a file are not aligned, and the bits of sums depend on alignment.
+        tensor.data = tensor.data.clone()
     return Policy(model.to(device).eval(), tokenizer)
 
 
