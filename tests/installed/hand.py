@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import django
@@ -56,6 +57,15 @@ def launch(document: dict[str, Any], run_name: str = "") -> str:
     return str(launch_run(Project.objects.get(slug=PROJECT), None, document, name=run_name).pk)
 
 
+def bring(folder: str, called: str) -> str:
+    """Imports a base; what a launch document calls it."""
+    from webapp.checkpoints.services import import_checkpoint
+    from webapp.projects.models import Project
+
+    project = Project.objects.get(slug=PROJECT)
+    return import_checkpoint(project=project, folder=Path(folder), name=called).policy_uri
+
+
 def look(run: str) -> dict[str, Any]:
     """State, message and progress of a run, and the process of its attempt."""
     from webapp.metrics.models import Series
@@ -101,7 +111,9 @@ def record(run: str) -> dict[str, Any]:
     return record_of(Run.objects.get(pk=run))
 
 
-ACTIONS: dict[str, Callable[..., Any]] = {one.__name__: one for one in (people, launch, look, stop, resume, record)}
+ACTIONS: dict[str, Callable[..., Any]] = {
+    one.__name__: one for one in (people, launch, bring, look, stop, resume, record)
+}
 
 if __name__ == "__main__":
     main()
