@@ -288,7 +288,7 @@ def parse_config(document: Any) -> RlConfig | SftConfig | EvaluateConfig:
     if not isinstance(document, dict):
         raise InvalidConfig([Problem("", f"expected a JSON object, found {type(document).__name__}")])
     kind = document.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         known = ", ".join(KINDS)
         raise InvalidConfig([Problem("kind", f"found {kind!r}, expected one of {known}")])
     version = document.get("schema_version", SCHEMA_VERSION)

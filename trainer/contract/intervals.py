@@ -216,8 +216,9 @@ class Crossing:
 
 
 def crossing(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]], ks: Sequence[int]) -> Crossing | None:
-    """The crossing of two pass@k curves over the same problems in the same order; None if the estimates never cross.
-    Estimates that cross more than once have no single k: not resolved.
+    """The crossing of two pass@k curves over the same problems in the same order; None where one curve lies above the other
+    at every k in at least 95 % of the resamples, or both are the same. Estimates that cross more than once, or that keep
+    their order without the resamples bearing it out, are not resolved.
 
     Bootstrap over problems, the same resamples for both. The k of a resample is interpolated on log₂ k. A crossing is
     resolved when at least 95 % of the resamples cross in the same direction exactly once; its interval is the central
@@ -231,13 +232,16 @@ def crossing(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]], ks: Seq
     log_k = [math.log2(k) for k in ks]
     means = diff.mean(axis=1).tolist()
     point = _single_crossing(means, log_k)
-    if point is None:
-        signs = [x > 0 for x in means if x != 0]
-        return Crossing(False, a_above_before=signs[0]) if len(set(signs)) > 1 else None
-    k0, above = point
+    if not diff.any():
+        return None
+    above = point[1] if point is not None else next(x > 0 for x in (*means, 1.0) if x != 0)
     if len(a) < TOO_FEW_PROBLEMS:
         return Crossing(False, a_above_before=above)
     boot = diff @ resampling_weights(len(a)).T / len(a)
+    if point is None:
+        apart = (boot >= 0).all(axis=0) if above else (boot <= 0).all(axis=0)
+        return None if float((apart & boot.any(axis=0)).mean()) >= 0.95 else Crossing(False, a_above_before=above)
+    k0 = point[0]
     found = [_single_crossing(one, log_k) for one in boot.T.tolist()]
     same = [f[0] for f in found if f is not None and f[1] == above]
     if len(same) < 0.95 * len(found):

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +10,8 @@ import torch
 from trainer.advantages import groups
 from trainer.contract.config import AlgorithmSection, RlConfig
 from trainer.core.context import Context
-from trainer.core.errors import ConfigError, MethodError, UnsqueezeError
+from trainer.core.errors import ConfigError
+from trainer.core.guard import guarded
 from trainer.core.registry import SINGLE_SLOTS, load_part
 from trainer.core.slots import (
     Advantage,
@@ -143,18 +140,3 @@ def advantage_column(parts: Parts, batch: Batch, ctx: Context) -> torch.Tensor:
     if value.ndim == 1:
         value = value[:, None]
     return value.expand(batch.ids_NT.shape).contiguous()
-
-
-@contextmanager
-def guarded(slot: str, part: Any) -> Iterator[None]:
-    """Turns whatever a part raises into a MethodError that names the part and the slot; our own errors pass."""
-    try:
-        yield
-    except (UnsqueezeError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        raise MethodError(
-            f"{type(part).__name__} (slot {slot!r}) raised {type(error).__name__}: {error} "
-            f"at {Path(where.filename).name}:{where.lineno}"
-        ) from error

@@ -98,14 +98,16 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
     from trainer.loop import checkpoint as ck
     from trainer.loop.evaluate import Evaluator, evaluate
     from trainer.loop.rollout_store import write_part
+    from trainer.loop.schedule import Schedule
     from trainer.loop.sft import train_sft
     from trainer.loop.stopping import StopFlag
-    from trainer.loop.train import Schedule, train
+    from trainer.loop.train import train
     from trainer.rollout.torch_sampler import TorchSampler
 
     transformers_logging.disable_progress_bar()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads memory it has not written
     stop = attempt.stop or StopFlag(attempt.parent_fd)
     task = make_task(config.task.name, config.task.params)
     source = ck.newest_checkpoint(attempt.run) if attempt.resume else None
@@ -182,8 +184,8 @@ def resolve_folder(files: Path, reference: str) -> Path:
         folder = folder / "policies" / "policy"
     if not (folder / "config.json").is_file():
         raise ConfigError(
-            f"policy.checkpoint: found no model at {reference!r} below the file storage (expected a folder with "
-            "config.json and model.safetensors); choose another checkpoint or import this one first"
+            f"policy.checkpoint: found no model at {reference!r} (a relative path is below the file storage); expected a "
+            "folder with config.json and model.safetensors; choose another checkpoint"
         )
     return folder
 

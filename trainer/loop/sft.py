@@ -13,11 +13,9 @@ from trainer.contract.config import SftConfig
 from trainer.core.context import Context
 from trainer.core.errors import ConfigError, NumericError, StopRequested
 from trainer.core.rng import python_rng
-from trainer.loop.evaluate import Evaluator, evaluate, evaluation_metrics
 from trainer.loop.forward import score_ids
 from trainer.loop.optim import learning_rate, set_rate
-from trainer.loop.train import Schedule
-from trainer.rollout.sampler import SamplingStopped
+from trainer.loop.schedule import Schedule, drive, finished
 
 Row = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -78,46 +76,28 @@ def train_sft(config: SftConfig, ctx: Context, schedule: Schedule) -> None:
     rows = make_rows(config, ctx)
     order = EpochOrder(len(rows), config.sft.batch_size, config.seed)
     counters = ctx.state.counters
-    announced: set[str] = set()
     if counters.iteration == 0:
         ctx.state.phase.name = "sft"
         ctx.emit(ev.Phase(axes=ctx.state.axes(iteration=1), name="sft", title="Fine-tuning"))
-    while True:
-        _evaluate_if_due(config, ctx, schedule, announced)
-        if _finished(config, ctx):
-            break
-        if ctx.should_stop():
-            schedule.save(False)
-            raise StopRequested(f"stopped after step {counters.iteration}")
+
+    def step() -> None:
         began = time.monotonic()
         _step(config, ctx, [rows[i] for i in order.at(counters.iteration)])
         counters.iteration += 1
         counters.device_seconds += time.monotonic() - began
-        if counters.iteration % config.sft.log_every == 0 or _finished(config, ctx):
+        if counters.iteration % config.sft.log_every == 0 or finished(config, ctx):
             ctx.emit.scalars(ctx.state.axes(), ctx.collect())
-            eta = counters.device_seconds / counters.iteration * (config.budget.iterations - counters.iteration)
+            left = config.budget.iterations - counters.iteration
             ctx.emit(
                 ev.Progress(
                     iteration=counters.iteration,
                     total_iterations=config.budget.iterations,
                     stage="fine-tuning",
-                    eta_seconds=eta,
+                    eta_seconds=counters.device_seconds / counters.iteration * left,
                 )
             )
-        if (
-            config.checkpoints.every
-            and counters.iteration % config.checkpoints.every == 0
-            and not _finished(config, ctx)
-        ):
-            _evaluate_if_due(config, ctx, schedule, announced)
-            schedule.save(False)
-    schedule.save(True)
 
-
-def _finished(config: SftConfig, ctx: Context) -> bool:
-    limit = config.budget.device_seconds
-    counters = ctx.state.counters
-    return counters.iteration >= config.budget.iterations or (limit is not None and counters.device_seconds >= limit)
+    drive(config, ctx, schedule, step, validate_start=False)
 
 
 def _step(config: SftConfig, ctx: Context, rows: list[Row]) -> None:
@@ -152,29 +132,3 @@ def _step(config: SftConfig, ctx: Context, rows: list[Row]) -> None:
     ctx.tally("grad_norm", norm, 1.0)
     ctx.tally("entropy", float((scores.entropy_NT.detach() * mask).sum()), float(tokens))
     ctx.metrics["learning_rate"] = rate
-
-
-def _evaluate_if_due(config: SftConfig, ctx: Context, schedule: Schedule, announced: set[str]) -> None:
-    iteration = ctx.state.counters.iteration
-    if ctx.state.evaluated >= iteration:
-        return
-    last = _finished(config, ctx)
-    every = config.evaluation.every
-    due: list[Evaluator | None] = []
-    if last or (iteration and every and iteration % every == 0):
-        due.append(schedule.validation)
-    if last and schedule.test is not None:
-        due.append(schedule.test())
-    try:
-        for evaluator in due:
-            if evaluator is None:
-                continue
-            event = evaluate(evaluator, ctx, cache=schedule.cache, announced=evaluator.set.id in announced)
-            announced.add(evaluator.set.id)
-            ctx.emit(event)
-            if evaluator.name == "validation":
-                ctx.emit.scalars(ctx.state.axes(), evaluation_metrics(event, ctx))
-    except SamplingStopped:
-        schedule.save(False)
-        raise StopRequested(f"stopped in an evaluation; saved step {iteration}") from None
-    ctx.state.evaluated = iteration

@@ -7,9 +7,7 @@ last rollout is in, and once an update has begun it is finished before a stop is
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
 import torch
 
@@ -17,86 +15,27 @@ from trainer.advantages.groups import group_std
 from trainer.contract import events as ev
 from trainer.contract.config import RlConfig
 from trainer.core.context import Context
-from trainer.core.errors import MethodError, StopRequested
+from trainer.core.errors import MethodError
+from trainer.core.guard import guarded
 from trainer.core.slots import PhasePlan
 from trainer.core.types import Group, Sample
-from trainer.loop.assemble import Parts, advantage_column, assemble, guarded
+from trainer.loop.assemble import Parts, advantage_column, assemble
 from trainer.loop.batching import build_batch
-from trainer.loop.evaluate import Evaluator, evaluate, evaluation_metrics
+from trainer.loop.schedule import Schedule, drive
 from trainer.loop.update import fill_columns, update
-from trainer.rollout.sampler import SamplingStopped
-
-
-@dataclass
-class Schedule:
-    """What a run does besides updating: ``save`` writes a checkpoint, ``keep_rollouts`` a Parquet part of an
-    iteration; ``test`` makes the final evaluator when it is needed, because its problems take time to draw."""
-
-    save: Callable[[bool], None]
-    keep_rollouts: Callable[[list[Group], dict[int, float]], None]
-    cache: Path | None
-    validation: Evaluator | None
-    test: Callable[[], Evaluator] | None
 
 
 def train(config: RlConfig, ctx: Context, schedule: Schedule) -> None:
-    """Runs until the budget ends. Raises StopRequested at a safe point after saving; other errors leave the last
-    checkpoint. Works from any boundary state."""
+    """Runs until the budget ends; see `drive` for stops and errors."""
     parts = assemble(config)
-    announced: set[str] = set()
-    while True:
-        _evaluate_if_due(config, ctx, schedule, announced, parts)
-        if _finished(config, ctx):
-            break
-        if ctx.should_stop():
-            schedule.save(False)
-            raise StopRequested(f"stopped after iteration {ctx.state.counters.iteration}")
-        try:
-            iterate(config, parts, ctx, schedule)
-        except SamplingStopped:
-            schedule.save(False)
-            raise StopRequested(f"stopped in a rollout; saved iteration {ctx.state.counters.iteration}") from None
-        every = config.checkpoints.every
-        if every and ctx.state.counters.iteration % every == 0 and not _finished(config, ctx):
-            _evaluate_if_due(config, ctx, schedule, announced, parts)
-            schedule.save(False)
-    schedule.save(True)
-
-
-def _finished(config: RlConfig, ctx: Context) -> bool:
-    b, c = config.budget, ctx.state.counters
-    return (
-        c.iteration >= b.iterations
-        or (b.sampled_tokens is not None and c.sampled_tokens >= b.sampled_tokens)
-        or (b.device_seconds is not None and c.device_seconds >= b.device_seconds)
+    drive(
+        config,
+        ctx,
+        schedule,
+        lambda: iterate(config, parts, ctx, schedule),
+        validate_start=True,
+        diagnostics=parts.diagnostics,
     )
-
-
-def _evaluate_if_due(config: RlConfig, ctx: Context, schedule: Schedule, announced: set[str], parts: Parts) -> None:
-    """The validation of the current iteration, and the test at the end, unless the state says that it was done."""
-    iteration = ctx.state.counters.iteration
-    if ctx.state.evaluated >= iteration:
-        return
-    last = _finished(config, ctx)
-    every = config.evaluation.every
-    due = [schedule.validation] if iteration == 0 or last or (every and iteration % every == 0) else []
-    due += [schedule.test()] if last and schedule.test else []
-    try:
-        for evaluator in due:
-            if evaluator is None:
-                continue
-            event = evaluate(evaluator, ctx, cache=schedule.cache, announced=evaluator.set.id in announced)
-            announced.add(evaluator.set.id)
-            ctx.emit(event)
-            if evaluator.name == "validation":
-                ctx.emit.scalars(ctx.state.axes(), evaluation_metrics(event, ctx))
-                for part in parts.diagnostics:
-                    with guarded("diagnostic", part):
-                        part.measure(ctx, event)
-    except SamplingStopped:
-        schedule.save(False)
-        raise StopRequested(f"stopped in an evaluation; saved iteration {iteration}") from None
-    ctx.state.evaluated = iteration
 
 
 def iterate(config: RlConfig, parts: Parts, ctx: Context, schedule: Schedule) -> None:

@@ -170,9 +170,6 @@ def load_policy(folder: str | os.PathLike[str], *, device: str = "cpu") -> Polic
     # order. In memory of their own, loaded weights give the same bits as those that a run has had from its start.
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
-    for tensor in (*model.parameters(), *model.buffers()):
-        # Weights mapped from a file are not aligned, and the bits of sums depend on alignment.
-        tensor.data = tensor.data.clone()
     return Policy(model.to(device).eval(), tokenizer)
 
 

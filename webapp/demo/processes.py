@@ -40,15 +40,21 @@ def services(*, host: str, port: int) -> list[Service]:
     ]  # fmt: skip
 
 
+def is_free(host: str, port: int) -> bool:
+    """Whether a server could listen there."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
 def free_port(host: str) -> int:
     """The first free port from 8000 on."""
     for port in range(FIRST_PORT, FIRST_PORT + PORTS):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except OSError:
-                continue
+        if is_free(host, port):
             return port
     raise OSError(f"no free port from {FIRST_PORT} to {FIRST_PORT + PORTS - 1}; give one with --port")
 

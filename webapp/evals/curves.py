@@ -15,7 +15,7 @@ from trainer.contract.passk import chance_pass_at_k, collision_mass, effective_n
 from webapp.evals.models import Evaluation, EvaluationSet
 
 KEPT_SECONDS = 7 * 24 * 3600
-VERSION = 2  # of the formulas: another number forgets what is cached
+VERSION = 3  # of the formulas: another number forgets what is cached
 T = TypeVar("T")
 
 

@@ -125,3 +125,17 @@ def test_a_difference_of_nothing_has_no_floor() -> None:
     assert bca([0.0] * 200).note == "at the floor"
     assert bca([1.0] * 200).note == "at the ceiling"
     assert bca([1.0] * 200, difference=True).note == "n too small"
+
+
+def test_curves_whose_order_the_resamples_do_not_bear_out_are_not_said_to_stay_apart() -> None:
+    rng = random.Random(3)
+    a = [(16, rng.randint(0, 8)) for _ in range(100)]
+    b = [(16, min(16, max(0, c + rng.choice([-1, 0, 0, 0, 1])))) for _, c in a]
+    found = crossing(a, b, [1, 4, 16])
+    assert found is not None
+    assert not found.resolved
+
+
+def test_one_and_the_same_curve_does_not_cross_itself() -> None:
+    a = [(16, c % 5) for c in range(60)]
+    assert crossing(a, a, [1, 4, 16]) is None

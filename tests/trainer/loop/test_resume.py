@@ -113,6 +113,7 @@ def test_stopped_at_any_question_it_saves_and_resumes_to_the_same_bits(
         asked += 1
         return False
 
+    run(document(**KINDS[kind]), tmp_path / "warm")
     run(document(**KINDS[kind]), tmp_path / "count", stop=never)
     for at in range(1, asked, max(1, asked // 5)):
         folder, count = tmp_path / str(at), iter(range(10**6))

@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import close_old_connections
 
 from webapp.demo import table
-from webapp.demo.processes import Installation, free_port, services
+from webapp.demo.processes import Installation, free_port, is_free, services
 from webapp.demo.services import Cast, launch_all, launch_hotter, launched_before, prepare
 from webapp.runs.models import Run
 from webapp.runs.states import RunState
@@ -34,6 +34,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, once: bool, host: str, port: int | None, **options: Any) -> None:
         signal.signal(signal.SIGTERM, _leave)
+        # A shell that starts the demo in the background leaves SIGINT ignored; Ctrl-C and kill -INT must end it all the same.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if port is not None and not is_free(host, port):
+            raise CommandError(f"port {port} on {host} is taken by another program; choose another with --port")
         self.say("Preparing the database and static files …")
         call_command("migrate", verbosity=0, interactive=False)
         call_command("collectstatic", verbosity=0, interactive=False)

@@ -1,0 +1,124 @@
+"""What surrounds every kind of training step: evaluations, checkpoints, stops and the budget, in one loop.
+
+At an iteration boundary the state is complete. A stop is honoured there, in a rollout (the boundary before it is saved) and
+in an evaluation (which a resumed run repeats); an update that has begun is finished first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainer.contract.config import RlConfig, SftConfig
+from trainer.core.context import Context
+from trainer.core.errors import StopRequested
+from trainer.core.guard import guarded
+from trainer.core.slots import Diagnostic
+from trainer.core.types import Group
+from trainer.loop.evaluate import Evaluator, evaluate, evaluation_metrics
+from trainer.rollout.sampler import SamplingStopped
+
+
+@dataclass
+class Schedule:
+    """What a run does besides updating.
+
+    ``save`` writes a checkpoint (its argument: the final one), ``keep_rollouts`` a Parquet part of an iteration; ``test``
+    makes the final evaluator when it is needed, because its problems take time to draw.
+    """
+
+    save: Callable[[bool], None]
+    keep_rollouts: Callable[[list[Group], dict[int, float]], None]
+    cache: Path | None
+    validation: Evaluator | None
+    test: Callable[[], Evaluator] | None
+    announced: set[str] = field(default_factory=set)
+
+
+def drive(
+    config: RlConfig | SftConfig,
+    ctx: Context,
+    schedule: Schedule,
+    step: Callable[[], Any],
+    *,
+    validate_start: bool,
+    diagnostics: Sequence[Diagnostic] = (),
+) -> None:
+    """Calls ``step`` (one iteration) until the budget ends, from any boundary state.
+
+    Raises StopRequested after saving; other errors leave the last checkpoint.
+    """
+    counters = ctx.state.counters
+    while True:
+        _evaluate_if_due(config, ctx, schedule, diagnostics, validate_start=validate_start)
+        if finished(config, ctx):
+            break
+        if ctx.should_stop():
+            schedule.save(False)
+            raise StopRequested(f"stopped after iteration {counters.iteration}")
+        try:
+            step()
+        except SamplingStopped:
+            schedule.save(False)
+            raise StopRequested(f"stopped in a rollout; saved iteration {counters.iteration}") from None
+        every = config.checkpoints.every
+        if every and counters.iteration % every == 0 and not finished(config, ctx):
+            _evaluate_if_due(config, ctx, schedule, diagnostics, validate_start=validate_start)
+            schedule.save(False)
+    schedule.save(True)
+
+
+def finished(config: RlConfig | SftConfig, ctx: Context) -> bool:
+    """Whether a limit of the budget is reached."""
+    b, c = config.budget, ctx.state.counters
+    return (
+        c.iteration >= b.iterations
+        or (b.sampled_tokens is not None and c.sampled_tokens >= b.sampled_tokens)
+        or (b.device_seconds is not None and c.device_seconds >= b.device_seconds)
+    )
+
+
+def _evaluate_if_due(
+    config: RlConfig | SftConfig,
+    ctx: Context,
+    schedule: Schedule,
+    diagnostics: Sequence[Diagnostic],
+    *,
+    validate_start: bool,
+) -> None:
+    """The validation of the current iteration, and the test at the end, unless the state says that it was done."""
+    iteration = ctx.state.counters.iteration
+    if ctx.state.evaluated >= iteration:
+        return
+    last = finished(config, ctx)
+    every = config.evaluation.every
+    at_start = iteration == 0 and validate_start
+    due: list[Evaluator | None] = []
+    if at_start or last or (iteration and every and iteration % every == 0):
+        due.append(schedule.validation)
+    if last and schedule.test is not None:
+        due.append(schedule.test())
+    try:
+        for evaluator in due:
+            if evaluator is not None:
+                _measure(evaluator, ctx, schedule, diagnostics)
+    except SamplingStopped:
+        schedule.save(False)
+        raise StopRequested(f"stopped in an evaluation; saved iteration {iteration}") from None
+    ctx.state.evaluated = iteration
+
+
+def _measure(evaluator: Evaluator, ctx: Context, schedule: Schedule, diagnostics: Sequence[Diagnostic]) -> None:
+    event = evaluate(evaluator, ctx, cache=schedule.cache, announced=evaluator.set.id in schedule.announced)
+    schedule.announced.add(evaluator.set.id)
+    ctx.emit(event)
+    if evaluator.name == "validation":
+        values = evaluation_metrics(event, ctx)
+        for part in diagnostics:
+            with guarded("diagnostic", part):
+                part.measure(ctx, event)
+        if diagnostics:
+            values |= ctx.collect()
+        ctx.emit.scalars(ctx.state.axes(), values)
