@@ -33,10 +33,12 @@ def outcome_of(code: int, *, said: str = "", log: Sequence[str] = (), asked: str
     if code == ExitCode.FINISHED:
         return Outcome(RunState.FINISHED, MEANING[ExitCode.FINISHED])
     if code == ExitCode.STOPPED:
-        return Outcome(RunState.STOPPED, asked or MEANING[ExitCode.STOPPED])
+        saved = f"{asked.removesuffix('.')}; the state was saved."
+        return Outcome(RunState.STOPPED, saved if asked else MEANING[ExitCode.STOPPED])
     if code < 0:
         if asked:
-            return Outcome(RunState.STOPPED, f"{asked} It left by {_signal(-code)} without saving.")
+            other = "" if -code == signal.SIGTERM else f" It left by {_signal(-code)} without saving."
+            return Outcome(RunState.STOPPED, f"{asked}{other}")
         hint = " Often that is the system running out of memory." if -code == signal.SIGKILL else ""
         return Outcome(RunState.FAILED, f"The trainer was ended by {_signal(-code)}.{hint}{_quoted(log)}")
     known = ExitCode(code) if code in set(ExitCode) else None

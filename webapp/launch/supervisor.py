@@ -113,7 +113,7 @@ class Supervisor:
         if leaving.is_set():
             self._ask("Stopped, because its worker was shut down.")
         elif self._patiently(lambda: runs.stop_requested(self.held.run_id)):
-            self._ask("Stopped on request; the state was saved.")
+            self._ask("Stopped on request.")
 
     def _ask(self, reason: str) -> None:
         self.asked, self.asked_at = reason, self.clock()
