@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -16,8 +16,8 @@ from webapp.launch.names import method_of, preset_title
 from webapp.methods.selectors import method_titles
 from webapp.metrics.models import Series
 from webapp.projects.models import Project
-from webapp.runs.models import Run, RunKind
-from webapp.runs.selectors import STATE_GROUPS, project_runs
+from webapp.runs.models import Attempt, Run, RunKind
+from webapp.runs.selectors import STATE_GROUPS, project_runs, seconds_spent
 from webapp.runs.states import ACTIVE, RunState
 
 if TYPE_CHECKING:
@@ -65,20 +65,16 @@ class Filters:
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run as the list shows it. `accuracy` is pass@1 on validation problems at iteration `evaluated_at`."""
+    """A run as the list shows it. `accuracy` is pass@1 on validation problems at iteration `evaluated_at`, `duration`
+    the seconds that its attempts ran, None before the first start.
+    """
 
     run: Run
     method: str
     base: str
     accuracy: "Estimate | None"
     evaluated_at: int | None
-
-    @property
-    def duration(self) -> float | None:
-        """Seconds from the start to the end, or until now; None before the start."""
-        if self.run.started_at is None:
-            return None
-        return ((self.run.ended_at or timezone.now()) - self.run.started_at).total_seconds()
+    duration: float | None
 
 
 def runs_for(project: Project, filters: Filters) -> QuerySet[Run]:
@@ -92,7 +88,9 @@ def runs_for(project: Project, filters: Filters) -> QuerySet[Run]:
         newest = Series.objects.filter(run=OuterRef("pk"), key=ACCURACY).values("last_value")[:1]
         rows = rows.annotate(accuracy=Subquery(newest))
     if name == "duration":
-        rows = rows.annotate(spent=Coalesce(F("ended_at"), timezone.now()) - F("started_at"))
+        each = Coalesce(F("ended_at"), timezone.now()) - F("started_at")
+        started = Attempt.objects.filter(run=OuterRef("pk"), started_at__isnull=False).order_by().values("run")
+        rows = rows.annotate(spent=Subquery(started.annotate(total=Sum(each)).values("total")))
     column = F(SORTS[name])
     order = column.desc(nulls_last=True) if filters.sort.startswith("-") else column.asc(nulls_last=True)
     return rows.order_by(order, "-created_at", "pk")
@@ -104,6 +102,7 @@ def rows_of(runs: Sequence[Run]) -> list[RunRow]:
         RunInput.objects.filter(run__in=runs, role="base").values_list("run_id", "checkpoint__name")
     )
     newest = _newest_validation(runs)
+    spent = seconds_spent(runs)
     return [
         RunRow(
             run=run,
@@ -111,6 +110,7 @@ def rows_of(runs: Sequence[Run]) -> list[RunRow]:
             base=bases.get(run.pk) or run.base_checkpoint or "",
             accuracy=pass_at(newest[run.pk], 1) if run.pk in newest else None,
             evaluated_at=newest[run.pk].iteration if run.pk in newest else None,
+            duration=spent.get(run.pk),
         )
         for run in runs
     ]

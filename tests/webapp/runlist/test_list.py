@@ -15,7 +15,7 @@ from tests.webapp.making import claimed, evaluation, make_run, scalars, send
 from webapp.projects.models import Project
 from webapp.runlist.selectors import Filters, rows_of, runs_for
 from webapp.runs.models import Run
-from webapp.runs.services import finish
+from webapp.runs.services import add_attempt, finish
 from webapp.runs.states import RunState
 
 RUNS = "/p/lab/countdown/runs/"
@@ -76,6 +76,26 @@ def test_a_row_shows_the_newest_validation_with_its_interval(project: Project) -
     assert row.accuracy.note == "few problems"
 
 
+def ran(run: Run, *, seconds: int, ago: int) -> None:
+    """An ended attempt that ran for `seconds`, starting `ago` seconds before now."""
+    finish(claimed(run), to=RunState.STOPPED, exit_code=3, reason="")
+    begin = timezone.now() - timedelta(seconds=ago)
+    attempt = run.attempts.filter(number=Run.objects.get(pk=run.pk).attempt_number)
+    attempt.update(started_at=begin, ended_at=begin + timedelta(seconds=seconds))
+
+
+def test_the_duration_is_what_the_attempts_ran_and_no_waiting(project: Project) -> None:
+    resumed, short = make_run(project, name="resumed"), make_run(project, name="short")
+    ran(resumed, seconds=60, ago=9000)
+    add_attempt(run=resumed)
+    assert [row.duration for row in rows_of([resumed, make_run(project, name="queued")])] == [60.0, None]
+    resumed.refresh_from_db()
+    ran(resumed, seconds=30, ago=100)
+    ran(short, seconds=80, ago=9000)
+    assert [row.duration for row in rows_of([resumed, short])] == [90.0, 80.0]
+    assert names(project, "sort=-duration") == ["resumed", "short", "queued"]
+
+
 def test_the_page_says_why_a_number_is_missing(project: Project, client_of: Callable[[str], Client]) -> None:
     make_run(project)
     page = client_of("viewer").get(RUNS).content.decode()
@@ -90,10 +110,10 @@ def test_hundreds_of_runs_cost_as_many_queries_as_a_few(
         evaluation(make_run(project, name=f"run {number}"), 1, [(2, 1)] * 3)
     client = client_of("viewer")
     client.get(RUNS)
-    with django_assert_max_num_queries(10):
+    with django_assert_max_num_queries(11):
         page = client.get(RUNS).content.decode()
     assert "1–50 of 60" in page
-    with django_assert_max_num_queries(10):
+    with django_assert_max_num_queries(11):
         client.get(f"{RUNS}?q=run&state=active&method=grpo&sort=-accuracy&page=2")
 
 
