@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from webapp.metrics.selectors import DEFAULT_POINTS, load_series
+from webapp.metrics.selectors import DEFAULT_POINTS, load_series, series_of
 from webapp.projects.views_base import ProjectRequest, project_view
 from webapp.runpage.axes import axis_of, drawn_bands, drawn_marks
 from webapp.runpage.specs import Spec, figure_spec, named_chart, single_metric
@@ -67,10 +67,15 @@ def behind(request: ProjectRequest, run: str) -> JsonResponse:
 @require_safe
 @project_view()
 def metrics_csv(request: ProjectRequest, run: str) -> HttpResponse:
-    """All points of the metrics `?key=` (several times), a line an iteration, on every axis that was asked for."""
+    """All points of the metrics `?key=` (several times; none: all metrics), a line an iteration, on the axis `?x=`."""
     found = run_in(request.project, run)
     axis = _axis(request)
-    text = "".join(_lines(found, request.GET.getlist("key")[:MOST_KEYS], axis))
+    known = list(series_of(found).order_by("key").values_list("key", flat=True))
+    keys = request.GET.getlist("key")[:MOST_KEYS] or known
+    if unknown := [key for key in keys if key not in known]:
+        text = f"The run has no metric {unknown[0]!r}. Without ?key= the file has all {len(known)} metrics.\n"
+        return HttpResponse(text, status=404, content_type="text/plain; charset=utf-8")
+    text = "".join(_lines(found, keys, axis))
     response = HttpResponse(text, content_type="text/csv; charset=utf-8")
     response.headers["Content-Disposition"] = f'attachment; filename="{found.pk}.csv"'
     return response

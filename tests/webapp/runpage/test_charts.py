@@ -79,6 +79,15 @@ def test_csv_has_all_points_and_words_for_what_is_no_number(client: Client, run:
     assert text.splitlines() == ["iteration,sampled_tokens,loss", "1,100,1.5", "2,200,inf"]
 
 
+def test_csv_without_a_choice_has_every_metric_and_refuses_an_unknown_one(client: Client, run: Run) -> None:
+    send(claimed(run), [scalars(1, loss=1.5, reward=0.5)])
+    url = reverse("runpage:metrics-csv", args=run.url_args)
+    assert client.get(url).content.decode().splitlines() == ["iteration,loss,reward", "1,1.5,0.5"]
+    unknown = client.get(url, {"key": "lss"})
+    assert unknown.status_code == 404
+    assert "The run has no metric 'lss'." in unknown.content.decode()
+
+
 def test_rl_phases_are_unshaded_and_others_shaded(run: Run) -> None:
     held = claimed(run)
     send(held, [phase(1, "rl"), *(scalars(i, loss=1.0) for i in (1, 2)), phase(3, "irl"), scalars(3, loss=1.0)])
