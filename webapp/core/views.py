@@ -1,8 +1,11 @@
 """The health address and the pages for errors."""
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
+from django.shortcuts import render, resolve_url
+from django.template.defaultfilters import filesizeformat
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -19,14 +22,32 @@ def healthz(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"status": "ok" if healthy else "failing", **parts}, status=200 if healthy else 503)
 
 
-def _error(request: HttpRequest, status: int, *, title: str, text: str, advice: str) -> HttpResponse:
-    context = {"status": status, "title": title, "text": text, "advice": advice}
+def _error(
+    request: HttpRequest,
+    status: int,
+    *,
+    title: str,
+    text: str,
+    advice: str,
+    link: tuple[str, str] = ("/", "Go to the home page"),
+) -> HttpResponse:
+    """`link` is the address and the words of the button."""
+    context = {"status": status, "title": title, "text": text, "advice": advice, "link": link}
     # No request goes to the template: context processors would ask a database that may be what failed.
     return render(None, "core/error.html", context, status=status)  # type: ignore[arg-type]
 
 
 @login_not_required
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if isinstance(exception, RequestDataTooBig):
+        limit = filesizeformat(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        return _error(
+            request,
+            413,
+            title="This form holds too much text",
+            text=f"What was sent is larger than {limit}, the most that this server reads from a form. Nothing was changed.",
+            advice="Go back and shorten the text.",
+        )
     return _error(
         request,
         400,
@@ -72,6 +93,17 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 @login_not_required
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    sign_in = resolve_url(settings.LOGIN_URL)
+    # The sign-in form is sent without a session by everyone; there the token alone is what is wrong.
+    if settings.SESSION_COOKIE_NAME not in request.COOKIES and request.path != sign_in:
+        return _error(
+            request,
+            403,
+            title="You are signed out",
+            text="Your browser no longer has the cookie that says who you are. Nothing was changed.",
+            advice="Sign in, then do it again.",
+            link=(sign_in, "Sign in"),
+        )
     return _error(
         request,
         403,

@@ -94,6 +94,14 @@ def test_a_form_without_its_token_is_the_403_page(cast: Cast) -> None:
     assert "This form is out of date" in response.content.decode()
 
 
+def test_a_form_sent_without_a_session_says_so_and_leads_to_the_sign_in(cast: Cast) -> None:
+    response = Client(enforce_csrf_checks=True).post("/p/lab/countdown/launch/", {})
+    page = response.content.decode()
+    assert response.status_code == 403
+    assert "You are signed out" in page
+    assert 'href="/sign-in"' in page
+
+
 def test_a_wrong_host_is_the_400_page(client: Client, settings) -> None:
     response = views.bad_request(RequestFactory().get("/"), Exception())
     assert response.status_code == 400
