@@ -33,7 +33,12 @@ _RUN_ID = re.compile(r"^[a-z2-9]{10}$")
 class AboutForm(forms.Form):
     """What is not part of the configuration. `run` is the id that the run will have: sending twice makes one run."""
 
-    name = forms.CharField(required=False, max_length=120, label="Name", help_text="Empty: method, task and seed.")
+    name = forms.CharField(
+        required=False,
+        max_length=120,
+        label="Name",
+        help_text="Empty: method, task and seed, with a number when taken.",
+    )
     tags = forms.CharField(required=False, max_length=200, label="Tags", help_text="Words with commas between them.")
     notes = forms.CharField(
         required=False,
@@ -146,6 +151,7 @@ class LaunchForm:
         self.about = about
         self.problems: list[Problem] = []
         self.left_out: list[Problem] = []
+        self.document_problems: list[Problem] = []
         self.groups = [
             InputGroup(group, [self._input(slot, read) for slot in group.slots]) for group in groups_of(self.choice)
         ]
@@ -169,7 +175,9 @@ class LaunchForm:
 
     @classmethod
     def from_document(cls, project: Project, document: Any, *, about: AboutForm | None = None) -> "LaunchForm":
-        """Filled from a launch document or a run's configuration. What the form cannot hold stands in `left_out`."""
+        """Filled from a launch document or a run's configuration. Settings that no input takes stand in `left_out`,
+        other problems without an input in `document_problems`.
+        """
         wanted = document if isinstance(document, dict) else {}
         policy, chosen = wanted.get("policy"), wanted.get("methods")
         policy = policy if isinstance(policy, dict) else {}
@@ -190,7 +198,11 @@ class LaunchForm:
             return value if value is MISSING else as_typed(value)
 
         form = cls(project, choice, FRESH if fresh else str(policy.get("checkpoint") or ""), read, about or new_about())
-        form.left_out = [p for p in _problems(document) if form.find(p.path) is None]
+        for problem in _problems(document):
+            if problem.message.startswith("unknown setting"):
+                form.left_out.append(problem)
+            elif form.find(problem.path) is None:
+                form.document_problems.append(problem)
         return form
 
     @classmethod

@@ -48,7 +48,7 @@ def launch_run(
     with transaction.atomic():
         run = create_run(
             project=project,
-            name=name.strip() or default_name(config),
+            name=name.strip() or _free_name(project, default_name(config)),
             kind=config["kind"],
             config=config,
             seed=config["seed"],
@@ -72,6 +72,17 @@ def default_name(config: dict[str, Any]) -> str:
     methods = [choice["slug"] for choice in config.get("methods") or ()]
     what = "+".join(methods) or (config["algorithm"]["preset"] if config["kind"] == "rl" else config["kind"])
     return f"{what} · {config['task']['name']} · seed {config['seed']}"
+
+
+def _free_name(project: Project, wanted: str) -> str:
+    """`wanted`, or with " · 2", " · 3", … when a run of the project is called so already. For the caller's transaction."""
+    # Two launches at once wait for each other here; otherwise both would take the same number.
+    Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+    longest = Run._meta.get_field("name").max_length or 0
+    wanted = wanted[: longest - 8]
+    taken = set(Run.objects.filter(project=project, name__startswith=wanted).values_list("name", flat=True))
+    numbered = (f"{wanted} · {number}" for number in range(2, len(taken) + 2))
+    return next(name for name in (wanted, *numbered) if name not in taken)
 
 
 def cancel_run(run: Run, user: User | None) -> Run:

@@ -1,6 +1,7 @@
 """Launching from the browser: the form, its fragments, the document as a file, and a document as a form."""
 
 import json
+import sys
 from typing import Any
 
 from django.contrib import messages
@@ -114,11 +115,18 @@ def fill(request: ProjectRequest) -> HttpResponse:
     raw = file.read() if file is not None else request.POST.get("document", "").encode()
     try:
         wanted = json.loads(raw)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         text = raw.decode(errors="replace")
-        return _page(request, _start(request), refused=True, paste_error=f"This is no JSON: {error}.", pasted=text)
+        return _page(request, _start(request), refused=True, paste_error=_unreadable(error), pasted=text)
     form = LaunchForm.from_document(request.project, wanted)
     return _page(request, form)
+
+
+def _unreadable(error: Exception) -> str:
+    if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError)):
+        return f"This is no JSON: {error}."
+    # What is left is Python's limit on the digits of one number.
+    return f"A number has too many digits; at most {sys.get_int_max_str_digits()} can be read."
 
 
 def _page(request: HttpRequest, form: LaunchForm, *, refused: bool = False, **more: Any) -> HttpResponse:
@@ -127,8 +135,12 @@ def _page(request: HttpRequest, form: LaunchForm, *, refused: bool = False, **mo
 
 def _context(form: LaunchForm) -> dict[str, Any]:
     config = form.config
-    left_out = [problem for problem in form.left_out if problem not in form.problems]
-    context: dict[str, Any] = {"form": form, "config": config, "left_out": left_out}
+    context: dict[str, Any] = {
+        "form": form,
+        "config": config,
+        "left_out": [problem for problem in form.left_out if problem not in form.problems],
+        "document_problems": [problem for problem in form.document_problems if problem not in form.problems],
+    }
     if config is not None:
         context |= {
             "differences": differences(form, config),

@@ -363,6 +363,51 @@ def test_a_file_fills_the_form(base: Checkpoint, client_of: Callable[[str], Clie
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"kind": ["rl"]}', "found [&#x27;rl&#x27;], expected one of"),
+        ('{"kind": "rl", "seed": ' + "9" * 5000 + "}", "A number has too many digits; at most 4300 can be read."),
+    ],
+)
+def test_values_that_python_refuses_are_explained(
+    text: str, said: str, base: Checkpoint, client_of: Callable[[str], Client]
+) -> None:
+    response = client_of("member").post(f"{LAUNCH}fill", {"document": text})
+    assert response.status_code == 200
+    assert said in response.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"kind": "rl"}', "<code>policy</code>: is required"),
+        ("[1]", "the document: expected a JSON object, found list"),
+    ],
+)
+def test_errors_of_a_document_are_not_called_left_out(
+    text: str, said: str, base: Checkpoint, client_of: Callable[[str], Client]
+) -> None:
+    page = client_of("member").post(f"{LAUNCH}fill", {"document": text}).content.decode()
+    assert "The document has errors" in page
+    assert said in page
+    assert "Part of the document was left out" not in page
+
+
+def test_a_document_over_the_limit_of_a_form_is_told_the_limit(client_of: Callable[[str], Client]) -> None:
+    response = client_of("member").post(f"{LAUNCH}fill", {"document": "x" * 2_700_000})
+    assert response.status_code == 413
+    assert "larger than 2.5\xa0MB" in response.content.decode()
+
+
+def test_automatic_names_are_numbered_within_the_project(base: Checkpoint, client_of: Callable[[str], Client]) -> None:
+    client = client_of("member")
+    for _ in range(3):
+        client.post(LAUNCH, page_of(client))
+    names = sorted(Run.objects.values_list("name", flat=True))
+    assert names == [f"grpo · countdown · seed 0{number}" for number in ("", " · 2", " · 3")]
+
+
+@pytest.mark.parametrize(
     "text", ["", "{", "[" * 100_000, "null", "[1]", '"rl"', '{"kind": 3}', '{"kind": "rl", "methods": {"a": 1}}',
              '{"kind": "rl", "policy": 1, "task": [], "algorithm": "x"}', '{"kind": "rl", "algorithm": {"preset": []}}',
              '{"kind": "rl", "task": {"params": []}, "methods": [1, {"slug": []}, {"params": {}}]}', '{"seed": {"a": 1}}'],
