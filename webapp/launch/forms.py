@@ -33,12 +33,7 @@ _RUN_ID = re.compile(r"^[a-z2-9]{10}$")
 class AboutForm(forms.Form):
     """What is not part of the configuration. `run` is the id that the run will have: sending twice makes one run."""
 
-    name = forms.CharField(
-        required=False,
-        max_length=120,
-        label="Name",
-        help_text="Empty: method, task and seed, with a number when taken.",
-    )
+    name = forms.CharField(required=False, max_length=120, label="Name", help_text="Empty: method, task and seed.")
     tags = forms.CharField(required=False, max_length=200, label="Tags", help_text="Words with commas between them.")
     notes = forms.CharField(
         required=False,

@@ -292,7 +292,10 @@ def test_a_worker_that_leaves_stops_its_trainer(project: Project, scenario: Scen
             leaving.set()
 
     stopped = supervise(claimed(run), tmp_path, act)
-    assert (stopped.state, stopped.message) == ("stopped", "Stopped, because its worker was shut down; the state was saved.")
+    assert (stopped.state, stopped.message) == (
+        "stopped",
+        "Stopped, because its worker was shut down; the state was saved.",
+    )
     assert stopped.can_resume
 
 
