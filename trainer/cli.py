@@ -6,6 +6,7 @@ On a terminal a progress bar, otherwise JSON lines. Exit codes are those of `tra
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -98,12 +99,13 @@ def _start(document: Any, run: Path, arguments: argparse.Namespace, *, resume: b
     )
     code = run_attempt(document, attempt)
     if code not in (ExitCode.FINISHED, ExitCode.STOPPED):
-        print(_last_message(folder / "events.jsonl"), file=sys.stderr)
+        with contextlib.suppress(OSError):  # where the disk is full, what is said there must not change the exit code
+            print(_last_message(folder / "events.jsonl"), file=sys.stderr, flush=True)
     return code
 
 
 def _last_message(events: Path) -> str:
-    lines = events.read_text().splitlines()
+    lines = events.read_text().rpartition("\n")[0].splitlines()
     return str(json.loads(lines[-1])["event"].get("message", "")) if lines else ""
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from trainer.contract.config import RlConfig, SftConfig
@@ -80,7 +81,7 @@ def save_checkpoint(folder: Path, state: TrainState, config: RlConfig | SftConfi
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(partial, folder)
         return manifest
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise CheckpointError(
             f"could not write the checkpoint of iteration {state.counters.iteration} to {folder}: {error}; earlier "

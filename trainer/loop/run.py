@@ -8,11 +8,13 @@ RUN/attempts/<n>/rollouts/           Parquet parts
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -59,7 +61,7 @@ def run_attempt(document: Any, attempt: Attempt) -> ExitCode:
     attempt.folder.mkdir(parents=True, exist_ok=True)
     run_id = os.environ.get(RUN_VARIABLE) or attempt.run.resolve().name
     emit = EventWriter(attempt.folder / "events.jsonl", run=run_id, attempt=attempt.number, echo=attempt.echo)
-    code, message = ExitCode.CRASHED, ""
+    code, message, trace = ExitCode.CRASHED, "", ""
     state: Literal["finished", "stopped", "failed"] = "failed"
     try:
         emit(ev.State(state="starting"))
@@ -74,17 +76,28 @@ def run_attempt(document: Any, attempt: Attempt) -> ExitCode:
     except NumericError as error:
         code, message = ExitCode.NUMERIC, str(error)
     except MethodError as error:
-        code, message = ExitCode.METHOD, str(error)
-        emit.log(traceback.format_exc(), "error")
+        code, message, trace = ExitCode.METHOD, str(error), traceback.format_exc()
     except (CheckpointError, OSError) as error:
         code, message = ExitCode.STORAGE, str(error)
     except UnsqueezeError as error:
         message = str(error)
     except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-        emit.log(traceback.format_exc(), "error")
-    emit(ev.State(state=state, message=message))
-    emit.close()
+        message, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
+    return _last_words(emit, code, ev.State(state=state, message=message), trace)
+
+
+def _last_words(emit: EventWriter, code: ExitCode, state: ev.State, trace: str) -> ExitCode:
+    """Writes how the attempt ended. On a full disk that fails too: the exit code then says it, and the log if it can."""
+    try:
+        if trace:
+            emit.log(trace, "error")
+        emit(state)
+        emit.close()
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{state.message}\n{trace}\nevents.jsonl cannot be written: {error}\n")
+            sys.stderr.flush()
+        return ExitCode.STORAGE
     return code
 
 
@@ -121,12 +134,16 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
         text = f"resumed from iteration {where}" if source is not None else "no checkpoint yet: starts again"
         emit(ev.Mark(mark="rewind", iteration=where, message=text))
     emit(ev.State(state="running", versions=ck.versions()))
-    needs_pool = isinstance(config, RlConfig)
-    pool = problems(task, "train", config.task.problems, seed=config.task.seed) if needs_pool else []
+
+    def draw_pool() -> list[Any]:
+        pool = problems(task, "train", config.task.problems, seed=config.task.seed)
+        check_lengths(config, ctx, pool)
+        return pool
+
     ctx = Context(
         config=config,
         task=task,
-        pool=pool,
+        draw_pool=draw_pool,
         state=state,
         sampler=TorchSampler(state.policies["policy"].policy.model),
         emit=emit,
@@ -139,7 +156,8 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
             raise ConfigError("evaluation.final_problems is 0, expected how many test problems to evaluate")
         emit(evaluate(Evaluator.make("test", task, config), ctx, cache=cache, announced=False))
         return
-    check_lengths(config, ctx)
+    validation = Evaluator.make("validation", task, config)
+    check_lengths(config, ctx, validation.prompts)
 
     def save(final: bool) -> None:
         parent = attempt.folder / "checkpoints"
@@ -167,7 +185,7 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
         save=save,
         keep_rollouts=keep_rollouts,
         cache=cache,
-        validation=Evaluator.make("validation", task, config),
+        validation=validation,
         test=(lambda: Evaluator.make("test", task, config)) if e.final_problems else None,
     )
     if isinstance(config, SftConfig):
@@ -226,12 +244,12 @@ def add_reference(state: Any, config: RunConfig, files: Path) -> None:
         state.policies["reference"] = PolicyState(base_policy(config, files))
 
 
-def check_lengths(config: RlConfig | SftConfig, ctx: Any) -> None:
-    """Refuses a run whose sequences don't fit the model, before anything is sampled."""
+def check_lengths(config: RunConfig, ctx: Any, prompts: Sequence[Any]) -> None:
+    """Refuses a run whose sequences don't fit the model, before they are sampled."""
     limit = ctx.policy.max_positions
-    if limit is None or not ctx.pool:
+    if limit is None:
         return
-    longest = max(len(ctx.policy.encode_prompt(p.messages)) for p in ctx.pool)
+    longest = max(len(ctx.policy.encode_prompt(p.messages)) for p in prompts)
     if longest + config.sampling.max_new_tokens > limit:
         raise ConfigError(
             f"prompts of up to {longest} tokens and sampling.max_new_tokens {config.sampling.max_new_tokens} "

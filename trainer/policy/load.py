@@ -216,7 +216,9 @@ def save_policy(policy: Policy, folder: str | os.PathLike[str]) -> None:
             shutil.rmtree(aside)
         else:
             staged.rename(target)
-    except OSError as error:
+    except (
+        Exception
+    ) as error:  # a full disk is an error of their own for safetensors, and a plain Exception for tokenizers
         raise CheckpointError(f"could not save the policy to {target}: {error}; check space and permissions") from error
     finally:
         shutil.rmtree(staged, ignore_errors=True)
