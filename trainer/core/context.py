@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from trainer.contract.config import EvaluateConfig, RlConfig, SftConfig
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Context:
-    """``pool`` is the training split; ``metrics`` collects the iteration's numbers (means, ready to log);
-    ``groups`` are the iteration's groups as they were rolled out."""
+    """``draw_pool`` makes the training split when it is first used, so that the first evaluation need not wait for it;
+    ``metrics`` collects the iteration's numbers (means, ready to log); ``groups`` are the iteration's groups as they were
+    rolled out."""
 
     config: RlConfig | SftConfig | EvaluateConfig
     task: Task
-    pool: list[Prompt]
+    draw_pool: Callable[[], list[Prompt]]
     state: TrainState
     sampler: Sampler
     emit: EventWriter
@@ -35,6 +37,11 @@ class Context:
     metrics: dict[str, float] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
     _tallies: dict[str, list[float]] = field(default_factory=dict)
+
+    @cached_property
+    def pool(self) -> list[Prompt]:
+        """The training split."""
+        return self.draw_pool()
 
     @property
     def policy(self) -> Policy:

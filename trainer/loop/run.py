@@ -120,7 +120,8 @@ def _run(config: RunConfig, attempt: Attempt, emit: EventWriter) -> None:
     transformers_logging.disable_progress_bar()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads memory it has not written
+    # Nothing here reads memory it has not written.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     stop = attempt.stop or StopFlag(attempt.parent_fd)
     task = make_task(config.task.name, config.task.params)
     source = ck.newest_checkpoint(attempt.run) if attempt.resume else None
