@@ -41,25 +41,18 @@ APP_ORDER = (
     "teams",
     "projects",
     "runs",
-    "datasets",
     "checkpoints",
     "metrics",
     "evals",
     "rollouts",
     "methods",
     "launch",
-    "studies",
     "compare",
-    "health",
-    "reports",
     "live",
     "runpage",
     "runlist",
-    "api",
-    "compat",
     "demo",
 )
-LOCAL_APPS = [name for name in APP_ORDER if (BASE_DIR / "webapp" / name / "apps.py").exists()]
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -69,7 +62,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django.contrib.humanize",
     "django_htmx",
-    *(f"webapp.{name}" for name in LOCAL_APPS),
+    *(f"webapp.{name}" for name in APP_ORDER),
 ]
 
 MIDDLEWARE = [

@@ -9,7 +9,7 @@ from django.urls import include, path
 
 urlpatterns = [
     path("", include(f"webapp.{app}.urls"))
-    for app in settings.LOCAL_APPS
+    for app in settings.APP_ORDER
     if find_spec(f"webapp.{app}.urls") is not None
 ]
 
