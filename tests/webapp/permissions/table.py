@@ -118,7 +118,7 @@ TABLE: tuple[Row, ...] = (
     Row("runpage:part", PROJECT_VIEW, args=lambda cast: (*of_run(cast), "head")),
     Row("runpage:chart", PROJECT_VIEW, args=lambda cast: (*of_run(cast), "reward")),
     Row("runpage:metric", PROJECT_VIEW, args=of_run, data={"key": "reward"}),
-    Row("runpage:metrics-csv", PROJECT_VIEW, args=of_run, data={"key": "reward"}),
+    Row("runpage:metrics-csv", PROJECT_VIEW, args=of_run),
     Row("runpage:behind", PROJECT_VIEW, args=of_run),
     Row("runpage:figure", PROJECT_VIEW, args=of_run_with_figure, data={"kind": "text", "key": "note"}),
     Row("runpage:stop", PROJECT_LAUNCH.after(302), args=of_run, method="post"),
