@@ -307,8 +307,11 @@ function xAxis(spec, size) {
   if (spec.kind === "lines") {
     const [first, high] = spec.x?.range ?? xExtent(spec);
     const low = Math.min(first, spec.x?.from ?? first);
-    const pad = low === high ? 1 : (high - low) * 0.01;
-    Object.assign(axis, { range: size.zoom?.x ?? [low - pad, high + pad], autorange: false });
+    // A single point stands at the left, where the line will begin.
+    const last = low === high ? low + 1 : high;
+    const pad = (last - low) * 0.01;
+    Object.assign(axis, { range: size.zoom?.x ?? [low - pad, last + pad], autorange: false });
+    if (low === high && spec.x?.axis === "iteration") axis.dtick = 1;
     if (!spec.x?.axis || spec.x.axis === "iteration") axis.hoverformat = ",d";
   } else if (size.zoom) Object.assign(axis, { range: size.zoom.x, autorange: false });
   return axis;
