@@ -16,8 +16,6 @@ from webapp.metrics.selectors import load_series
 from webapp.runs.models import Attempt, Run
 from webapp.runs.selectors import log_tail
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize(
     ("document", "text"),
@@ -54,6 +52,7 @@ def broken(fault: str) -> dict[str, Any]:
     return rl(methods=[{"slug": "faulty", "params": {"fault": fault, "at": 6}}])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("faulty")
 def test_a_method_that_raises_is_named_with_the_line(lab: Lab, tmp_path: Path) -> None:
     run = lab.supervise(lab.launch(broken("raise"), tmp_path))
@@ -66,6 +65,7 @@ def test_a_method_that_raises_is_named_with_the_line(lab: Lab, tmp_path: Path) -
     assert run.checkpoints.get(removed_at=None).iteration == 4
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("faulty")
 def test_a_loss_that_is_no_number_is_shown_and_ends_the_run(lab: Lab, tmp_path: Path) -> None:
     run = lab.supervise(lab.launch(broken("nan"), tmp_path))
