@@ -75,5 +75,5 @@ def test_a_base_that_is_not_there_is_a_clear_failure(cast: Cast, settings: Any, 
     run = launch_run(cast.project, cast["member"], document(policy={"checkpoint": "checkpoints/nowhere"}))
     failed = supervise(claimed(run), tmp_path)
     assert failed.state == "failed"
-    assert "policy.checkpoint: found no model in" in failed.message
+    assert "policy.checkpoint: found no model at 'checkpoints/nowhere'" in failed.message
     assert failed.attempts.get().exit_code == 2
