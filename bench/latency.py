@@ -50,7 +50,7 @@ def main() -> None:
         django.setup()
         from tests.installed.processes import any_port, installed
 
-        with database(options.database) as address:
+        with database(options.database) as address, broker(options.broker):
             found = {"UNSQUEEZE_DATABASE_URL": address, "UNSQUEEZE_BROKER_URL": options.broker}
             extra = {name: value for name, value in found.items() if value}
             with installed(Path(folder) / "data", port=any_port(), extra=extra) as here:
@@ -75,6 +75,21 @@ def database(server: str | None) -> Iterator[str]:
     finally:
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextmanager
+def broker(address: str | None) -> Iterator[None]:
+    """Empties the Redis database afterwards, which must be empty before."""
+    if not address:
+        yield
+        return
+    import redis
+
+    client = redis.Redis.from_url(address)
+    if client.dbsize():
+        raise SystemExit(f"{address} holds {client.dbsize()} keys; give an empty database")
+    yield
+    client.flushdb()
 
 
 def measure(here: Any, iterations: int) -> dict[str, Any]:

@@ -292,7 +292,9 @@ def test_runs_are_compared_and_the_address_holds_the_choice(story: Story, visit:
     expect(table).to_contain_text("chance")
     expect(table).to_contain_text("pass@16")
     expect(page.locator(".verdict").filter(has_text="one seed: a curve, not evidence")).to_be_visible()
-    expect(page.locator("table.compare-table").nth(1)).to_contain_text("of these two sets of weights, not of the methods")
+    expect(page.locator("table.compare-table").nth(1)).to_contain_text(
+        "of these two sets of weights, not of the methods"
+    )
     for one in page.locator("table.compare-table").all():
         expect(one).not_to_contain_text("better")
     shoot(page, "compare")
