@@ -41,7 +41,8 @@ e2e: $(READY)
 	$(PY) -m pytest -m e2e
 
 services: $(READY)
-	$(PY) -m pytest -m "postgres or redis"
+	UNSQUEEZE_DATABASE_URL=$${TEST_DATABASE_URL:-postgres://postgres@127.0.0.1:5432/postgres} \
+		$(PY) -m pytest -m "postgres or redis"
 
 base: $(READY)
 	rm -rf build/base
