@@ -8,6 +8,7 @@ from celery import shared_task
 from django.conf import settings
 
 from webapp.launch import queue
+from webapp.launch.shutdown import leaving
 from webapp.launch.supervisor import Supervisor
 from webapp.runs.services import claim
 from webapp.runs.storage import files_root
@@ -20,7 +21,12 @@ def worker_name() -> str:
 
 @shared_task(queue="default", name="launch.supervise", acks_late=True, ignore_result=True)
 def supervise(attempt_id: int) -> None:
-    """Claims the attempt and supervises its trainer to the end. A second delivery finds it claimed and does nothing."""
+    """Claims the attempt and supervises its trainer to the end. A second delivery finds it claimed and does nothing.
+
+    A worker that is leaving starts nothing: the attempt stays queued, and the scheduler sends its message again.
+    """
+    if leaving.is_set():
+        return
     held = claim(attempt_id, worker=worker_name(), lease_seconds=settings.LEASE_SECONDS)
     if held is not None:
         Supervisor(held, root=Path(files_root())).run()
