@@ -10,24 +10,26 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, Union, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
+from trainer.contract.algorithm import AlgorithmSection as AlgorithmSection
+from trainer.contract.settings import Section as Section
+from trainer.contract.settings import setting as setting
+from trainer.contract.versions import CONFIG, UnreadableVersion
+
 SCHEMA_VERSION: Literal[1] = 1
-
-
-def setting(default: Any, title: str, help: str, *, unit: str = "", advanced: bool = False, **limits: Any) -> Any:
-    """A config field with what a launch form needs: title, help text, unit, and whether it is folded away."""
-    extra: dict[str, JsonValue] = {"unit": unit, "advanced": advanced}
-    return Field(default, title=title, description=help, json_schema_extra=extra, **limits)
-
-
-class Section(BaseModel):
-    """Base of every part of the document: unknown keys are errors, values are frozen, NaN is no setting."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Architecture(Section):
@@ -52,15 +54,63 @@ class Architecture(Section):
         return self
 
 
+LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+LoraTarget = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+class LoraSection(Section):
+    """Low-rank adapters (LoRA, arXiv 2106.09685): W + (α/r)·B·A with W frozen, so that only A and B are trained and saved."""
+
+    rank: int | None = setting(
+        None,
+        "LoRA rank r",
+        "Empty trains all weights, or goes on with the adapter where the base checkpoint is one.",
+        ge=1,
+        le=1024,
+        advanced=True,
+        part="LoRA",
+    )
+    alpha: int = setting(32, "LoRA α", "The update is scaled by α/r.", ge=1, le=4096, advanced=True, part="LoRA")
+    dropout: float = setting(
+        0.0,
+        "LoRA dropout",
+        "Of the adapters' input, in fine-tuning only: in RL it would make ratios to the sampler noise.",
+        ge=0,
+        lt=1,
+        advanced=True,
+        part="LoRA",
+    )
+    targets: tuple[LoraTarget, ...] = setting(
+        LORA_TARGETS,
+        "LoRA on",
+        "Projections that get an adapter, in every layer.",
+        min_length=1,
+        advanced=True,
+        part="LoRA",
+    )
+
+
 class PolicySection(Section):
-    """Where the policy's weights come from: a checkpoint folder, or a fresh architecture."""
+    """Where the policy's weights come from (a checkpoint folder, or a fresh architecture), and which of them are trained."""
 
     checkpoint: str | None = setting(
-        None, "Base checkpoint", "Folder in the transformers layout, relative to the file storage (or a local path)."
+        None,
+        "Base checkpoint",
+        "Folder in the transformers layout or GGUF file, relative to the file storage (or a local path); or org/name on the "
+        "Hugging Face hub.",
     )
     architecture: Architecture | None = setting(
         None, "New architecture", "Start from random weights instead of a checkpoint.", advanced=True
     )
+    lora: LoraSection = LoraSection()
+
+    @model_validator(mode="after")
+    def _adapts_a_checkpoint(self) -> PolicySection:
+        if self.architecture is not None and self.lora.rank is not None:
+            raise ValueError(
+                "found policy.lora.rank with policy.architecture; adapters are trained on a checkpoint, so leave the rank empty"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one(self) -> PolicySection:
@@ -82,12 +132,89 @@ class TaskSection(Section):
     )
 
 
+StopString = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+_truncation = partial(setting, part="Truncated sampling", advanced=True)
+
+
 class SamplingSection(Section):
-    """How rollouts are drawn while training."""
+    """How rollouts are drawn while training. ``max_new_tokens`` and ``stop`` hold for evaluations too.
+
+    Truncation is of rollouts only, and of all that is trained on them: the loss has the log-probs of the truncated
+    distribution (`trainer.policy.truncation`).
+    """
 
     temperature: float = setting(1.0, "Temperature", "Divides the logits, when sampling and when scoring.", gt=0, le=5)
     max_new_tokens: int = setting(
         24, "Longest answer", "Tokens after the prompt, end-of-sequence included.", unit="tokens", ge=1, le=32768
+    )
+    top_k: int = _truncation(0, "Top-k", "Only the k most likely tokens are drawn; 0: all.", ge=0, le=1_000_000)
+    top_p: float = _truncation(
+        1.0, "Top-p", "Only the fewest tokens that together have this probability are drawn; 1: all.", gt=0, le=1
+    )
+    min_p: float = _truncation(
+        0.0,
+        "Min-p",
+        "Only tokens with at least this share of the likeliest one's probability are drawn; 0: all.",
+        ge=0,
+        le=1,
+    )
+    stop: tuple[StopString, ...] = setting(
+        (),
+        "Stop strings",
+        "Texts that end an answer as the end-of-sequence token does. Their tokens stay in the answer, are judged with it "
+        "and are trained. They end the answers of evaluations too.",
+        max_length=16,
+        advanced=True,
+    )
+
+    @field_validator("stop")
+    @classmethod
+    def _each_stop_once(cls, strings: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(strings))
+
+    @property
+    def truncated(self) -> bool:
+        """Whether rollouts are drawn from less than the whole distribution."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
+
+class RolloutSection(Section):
+    """Which engine draws the answers of rollouts and evaluations."""
+
+    engine: Literal["auto", "torch", "vllm"] = setting(
+        "auto", "Engine", "auto: vLLM on a host with a GPU where it is installed, torch otherwise.", advanced=True
+    )
+    gpu_memory: float = setting(
+        0.3,
+        "GPU memory for vLLM",
+        "Share of the GPU's memory for vLLM's copy of the weights and its cache.",
+        gt=0,
+        lt=1,
+        advanced=True,
+    )
+
+
+class HardwareSection(Section):
+    """On what a run computes."""
+
+    device: Literal["auto", "cpu", "cuda"] = setting(
+        "auto", "Device", "auto: the GPU where the run's host has one.", advanced=True
+    )
+    dtype: Literal["auto", "float32", "bfloat16"] = setting(
+        "auto",
+        "Matrix products in",
+        "auto: bfloat16 on a GPU that has it, float32 otherwise. Weights and optimiser are float32 always.",
+        advanced=True,
+    )
+    processes: int = setting(
+        1,
+        "Processes",
+        "Train together on this host, with a GPU each where there are GPUs (FSDP2).",
+        ge=1,
+        le=64,
+        advanced=True,
     )
 
 
@@ -96,7 +223,7 @@ class EvaluationSection(Section):
 
     every: int = setting(10, "Validate every", "0 validates only at start and end.", unit="iterations", ge=0)
     problems: int = setting(
-        100, "Validation problems", "From the validation split, fixed for the run.", ge=1, le=100_000
+        100, "Validation problems", "Fixed for the run; 0 leaves validations out.", ge=0, le=100_000
     )
     samples: int = setting(16, "Samples per problem", "n of (n, c); pass@k exists for k ≤ n.", ge=1, le=4096)
     final_problems: int = setting(
@@ -137,6 +264,17 @@ class CheckpointSection(Section):
 
     every: int = setting(10, "Checkpoint every", "0 saves only at the end and when stopped.", unit="iterations", ge=0)
     keep: int = setting(2, "Keep", "Newest checkpoints kept; the final one always is.", ge=1, le=1000, advanced=True)
+    keep_best: int = setting(
+        0,
+        "Keep best",
+        "Of those with a validation, this many of the best are kept as well.",
+        ge=0,
+        le=100,
+        advanced=True,
+    )
+    best_metric: str = setting(
+        "eval/accuracy", "Best by", "Metric of the validation; the highest value is the best.", advanced=True
+    )
 
 
 class OptimizerSection(Section):
@@ -149,56 +287,6 @@ class OptimizerSection(Section):
     beta1: float = setting(0.9, "β₁", "First-moment decay.", ge=0, lt=1, advanced=True)
     beta2: float = setting(0.999, "β₂", "Second-moment decay.", ge=0, lt=1, advanced=True)
     max_grad_norm: float = setting(1.0, "Gradient clip", "Global L2 norm.", gt=0, advanced=True)
-
-
-class AlgorithmSection(Section):
-    """The base algorithm: a row over independent parts. ``preset`` fills what is not given (contract/presets.py)."""
-
-    preset: str = setting("grpo", "Base algorithm", "A named row of defaults; every field below may differ from it.")
-    prompts_per_iteration: int = setting(32, "Prompts per iteration", "Distinct prompts drawn.", ge=1, le=65536)
-    num_generations: int = setting(16, "Rollouts per prompt", "Group size G.", ge=1, le=4096)
-    advantage: Literal["group_zscore", "group_mean", "leave_one_out"] = setting(
-        "group_zscore", "Advantage", "(R − mean)/(std + ε), R − mean, or R − mean of the others.", advanced=True
-    )
-    std_unbiased: bool = setting(True, "Unbiased std", "Divide by G − 1.", advanced=True)
-    adv_eps: float = setting(1e-6, "Advantage ε", "Added to the group's std.", ge=0, le=1, advanced=True)
-    surrogate: Literal["clip", "cispo", "reinforce"] = setting(
-        "clip", "Surrogate", "PPO clip, CISPO (stopped, capped ratio), or plain log-prob.", advanced=True
-    )
-    ratio: Literal["token", "sequence"] = setting(
-        "token", "Ratio level", "Token ratio, or its geometric mean (GSPO).", advanced=True
-    )
-    epsilon: float = setting(0.2, "Clip below", "1 − ε is the lower bound of the ratio.", ge=0, le=1, advanced=True)
-    epsilon_high: float = setting(
-        0.2, "Clip above", "1 + ε_high is the upper bound of the ratio.", ge=0, le=100, advanced=True
-    )
-    dual_clip: float | None = setting(None, "Dual clip", "Bounds the loss at −A·c where A < 0.", gt=1, advanced=True)
-    aggregation: Literal["seq-mean-token-mean", "token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"] = (
-        setting("seq-mean-token-mean", "Aggregation", "How token losses become one number.", advanced=True)
-    )
-    kl_coef: float = setting(0.0, "KL coefficient β", "Weight of the KL to the base in the loss.", ge=0, le=10)
-    measure_kl: bool = setting(
-        True,
-        "Measure KL to the base",
-        "Where β is 0: on the rollouts of iterations that validate. Keeps the base model in memory.",
-        advanced=True,
-    )
-    kl_estimator: Literal["k1", "k2", "k3"] = setting("k3", "KL estimator", "Used as a loss term.", advanced=True)
-    entropy_coef: float = setting(0.0, "Entropy bonus", "Weight of the mean token entropy.", ge=0, le=10)
-    num_iterations: int = setting(
-        1, "Epochs per batch", "Passes over one batch of rollouts (μ).", ge=1, le=64, advanced=True
-    )
-    minibatches: int = setting(
-        1, "Mini-batches", "Optimiser steps per pass; prompts are never split.", ge=1, le=1024, advanced=True
-    )
-    microbatch_tokens: int = setting(
-        16384,
-        "Micro-batch",
-        "Tokens per forward pass; does not change the result.",
-        unit="tokens",
-        ge=64,
-        advanced=True,
-    )
 
 
 class MethodChoice(Section):
@@ -220,16 +308,36 @@ class SftSection(Section):
     )
 
 
+SECRET_NAME = r"^[A-Z][A-Z0-9_]{1,63}$"
+SecretName = Annotated[str, Field(pattern=SECRET_NAME)]
+Temperature = Annotated[float, Field(gt=0, le=5)]
+
+
 class _Common(Section):
     schema_version: Literal[1] = SCHEMA_VERSION
-    seed: int = setting(0, "Seed", "Same seed, same bits (one machine kind, versions and thread count).", ge=0)
+    seed: int = setting(
+        0, "Seed", "Same seed, same bits (one machine kind, versions and thread count).", ge=0, le=2**63 - 1
+    )
     policy: PolicySection
     task: TaskSection = TaskSection()
     evaluation: EvaluationSection = EvaluationSection()
     sampling: SamplingSection = SamplingSection()
+    rollout: RolloutSection = RolloutSection()
+    hardware: HardwareSection = HardwareSection()
     save_rollouts_every: int = setting(
         1, "Keep rollouts every", "0 keeps none.", unit="iterations", ge=0, advanced=True
     )
+    secrets: tuple[SecretName, ...] = setting(
+        (),
+        "Secrets",
+        "Names of environment variables that the run may read, such as HF_TOKEN; their values are in nothing it writes.",
+        max_length=32,
+    )
+
+    @field_validator("secrets")
+    @classmethod
+    def _each_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(names))
 
 
 class RlConfig(_Common):
@@ -241,6 +349,14 @@ class RlConfig(_Common):
     optimizer: OptimizerSection = OptimizerSection()
     budget: BudgetSection = BudgetSection()
     checkpoints: CheckpointSection = CheckpointSection()
+
+    @model_validator(mode="after")
+    def _without_dropout(self) -> RlConfig:
+        if self.policy.lora.dropout:
+            raise ValueError(
+                f"policy.lora.dropout is {self.policy.lora.dropout}, expected 0: with dropout the ratios to the sampler are noise"
+            )
+        return self
 
 
 class SftConfig(_Common):
@@ -254,9 +370,29 @@ class SftConfig(_Common):
 
 
 class EvaluateConfig(_Common):
-    """One evaluation of one checkpoint on the test split."""
+    """One evaluation of one checkpoint."""
 
     kind: Literal["evaluate"] = "evaluate"
+    split: Literal["test", "validation", "both"] = setting(
+        "test",
+        "Problems of",
+        "The validation split is for choosing, such as a temperature; the test split for results.",
+        advanced=True,
+    )
+    temperatures: tuple[Temperature, ...] = setting(
+        (), "Also at temperatures", "Each is an evaluation of its own.", advanced=True, max_length=16
+    )
+
+    @property
+    def names(self) -> tuple[Literal["validation", "test"], ...]:
+        """The evaluations that it makes at each temperature."""
+        return ("validation", "test") if self.split == "both" else (self.split,)
+
+    @model_validator(mode="after")
+    def _trains_nothing(self) -> EvaluateConfig:
+        if self.policy.lora.rank is not None:
+            raise ValueError("policy.lora.rank is given, but an evaluation trains nothing; leave it empty")
+        return self
 
 
 RunConfig = Annotated[Union[RlConfig, SftConfig, EvaluateConfig], Field(discriminator="kind")]
@@ -283,18 +419,24 @@ class InvalidConfig(ValueError):
         self.problems = problems
 
 
-def parse_config(document: Any) -> RlConfig | SftConfig | EvaluateConfig:
-    """Validates a JSON document. Raises InvalidConfig with every problem found; unknown keys name the nearest known."""
+def migrated(document: Any) -> dict[str, Any]:
+    """A document of this or an older version in the form of this one. Raises InvalidConfig for a newer one, and for what
+    is no JSON object."""
     if not isinstance(document, dict):
         raise InvalidConfig([Problem("", f"expected a JSON object, found {type(document).__name__}")])
+    try:
+        return CONFIG.migrate(document)
+    except UnreadableVersion as error:
+        raise InvalidConfig([Problem("schema_version", str(error))]) from error
+
+
+def parse_config(document: Any) -> RlConfig | SftConfig | EvaluateConfig:
+    """Validates a JSON document. Raises InvalidConfig with every problem found; unknown keys name the nearest known."""
+    document = migrated(document)
     kind = document.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         known = ", ".join(KINDS)
         raise InvalidConfig([Problem("kind", f"found {kind!r}, expected one of {known}")])
-    version = document.get("schema_version", SCHEMA_VERSION)
-    if version != SCHEMA_VERSION:
-        text = f"found version {version!r}; this release reads version {SCHEMA_VERSION}"
-        raise InvalidConfig([Problem("schema_version", text)])
     try:
         parsed: RlConfig | SftConfig | EvaluateConfig = _ADAPTER.validate_python(document)
     except ValidationError as error:

@@ -7,39 +7,76 @@ still show them. ``iteration`` is a counter that never goes back except by a `Re
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Union
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Union, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
-EVENT_VERSION: Literal[1] = 1
+from trainer.contract.versions import EVENT, UnreadableVersion
+
+EVENT_VERSION: Literal[2] = 2
 NonFinite = Literal["nan", "inf", "-inf"]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Iteration = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+def _finite(value: Any) -> Any:
+    """Refuses numbers that no JSON has: 1e400 is read as infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no JSON number; send null, and a flag where the kind has one")
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _finite(item)
+    return value
+
+
+Json = Annotated[JsonValue, AfterValidator(_finite)]
+# Row, column and kind of a cell that is no number.
+Cell = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], NonFinite]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Axes(_Part):
     """Where on every x axis a point lies. Counts are cumulative over the whole run, all attempts together."""
 
-    iteration: int = Field(ge=0, description="One counter that never resets.")
-    optimizer_step: int = 0
-    phase: str = "rl"
-    policy_version: int = 0
-    prompts: int = 0
-    rollouts: int = 0
-    sampled_tokens: int = Field(0, description="Tokens drawn for training, end-of-sequence included.")
-    trained_tokens: int = Field(0, description="Tokens that entered a loss, once per pass.")
-    discarded_tokens: int = Field(0, description="Sampled but thrown away (filters, stops).")
-    evaluation_tokens: int = Field(0, description="Tokens drawn for evaluations; never part of sampled_tokens.")
-    device_seconds: float = Field(0.0, description="Wall seconds in which the trainer held its device, in training.")
+    iteration: Iteration = Field(description="One counter that never resets.")
+    optimizer_step: Count = 0
+    phase: str = Field(default="rl", description="The phase that the iteration belonged to.")
+    policy_version: Count = 0
+    prompts: Count = 0
+    rollouts: Count = 0
+    sampled_tokens: Count = Field(default=0, description="Tokens drawn for training, end-of-sequence included.")
+    trained_tokens: Count = Field(default=0, description="Tokens that entered a loss, once per pass.")
+    discarded_tokens: Count = Field(default=0, description="Sampled but thrown away (filters, stops).")
+    evaluation_tokens: Count = Field(
+        default=0, description="Tokens of the evaluations, drawn here or reused; never part of sampled_tokens."
+    )
+    device_seconds: float = Field(
+        default=0.0, ge=0, description="Wall seconds in which the trainer held its device, in training."
+    )
 
 
 class Numbers(_Part):
     """Named numbers; a key stands in ``values`` as a finite number or as null with its kind in ``nonfinite``."""
+
+    model_config = ConfigDict(allow_inf_nan=True)
 
     values: dict[str, float | None]
     nonfinite: dict[str, NonFinite] = {}
@@ -81,11 +118,11 @@ class Progress(_Part):
     """How far the run is. ``stage`` names what goes on now, ``done`` of ``total`` inside it."""
 
     kind: Literal["progress"] = "progress"
-    iteration: int
-    total_iterations: int
+    iteration: Iteration
+    total_iterations: Iteration
     stage: str = ""
-    done: int = 0
-    total: int = 0
+    done: Count = 0
+    total: Count = 0
     eta_seconds: float | None = None
 
 
@@ -97,17 +134,31 @@ class Scalars(Numbers):
 
 
 class Histogram(_Part):
-    """Counts between edges (one more edge than counts)."""
+    """Counts between edges (one more edge than counts). ``nonfinite`` counts the values that have no place on the axis.
+
+    This and the other drawn kinds are made by `trainer.contract.drawn`, which also keeps them to a size that a page can
+    show; ``note`` says what was left out.
+    """
 
     kind: Literal["histogram"] = "histogram"
     axes: Axes
     key: str
     edges: list[float]
-    counts: list[int]
+    counts: list[Count]
+    nonfinite: dict[NonFinite, Count] = {}
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Histogram:
+        if len(self.edges) != len(self.counts) + 1:
+            raise ValueError(f"{self.key}: {len(self.counts)} counts need one edge more, found {len(self.edges)}")
+        if any(b <= a for a, b in pairwise(self.edges)):
+            raise ValueError(f"{self.key}: the edges must ascend")
+        return self
 
 
 class Heatmap(_Part):
-    """A matrix ``z`` with named rows ``y`` and columns ``x``."""
+    """A matrix ``z`` with named rows ``y`` and columns ``x``; null is an empty cell, or what ``nonfinite`` says."""
 
     kind: Literal["heatmap"] = "heatmap"
     axes: Axes
@@ -115,27 +166,54 @@ class Heatmap(_Part):
     x: list[str]
     y: list[str]
     z: list[list[float | None]]
+    nonfinite: list[Cell] = []
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Heatmap:
+        if len(self.z) != len(self.y) or any(len(row) != len(self.x) for row in self.z):
+            raise ValueError(f"{self.key}: z must have {len(self.y)} rows of {len(self.x)} values")
+        return self
 
 
 class Scatter(_Part):
-    """Points with optional labels."""
+    """Points with optional labels; a null coordinate is what ``nonfinite`` (point, "x" or "y", kind) says."""
 
     kind: Literal["scatter"] = "scatter"
     axes: Axes
     key: str
-    x: list[float]
-    y: list[float]
+    x: list[float | None]
+    y: list[float | None]
     labels: list[str] = []
+    x_title: str = ""
+    y_title: str = ""
+    nonfinite: list[tuple[Count, Literal["x", "y"], NonFinite]] = []
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Scatter:
+        if len(self.x) != len(self.y) or len(self.labels) not in (0, len(self.x)):
+            found = f"{len(self.x)} x, {len(self.y)} y, {len(self.labels)} labels"
+            raise ValueError(f"{self.key}: each point needs an x, a y and, if any has one, a label; found {found}")
+        return self
 
 
 class Table(_Part):
-    """Rows of JSON values under named columns."""
+    """Rows of JSON values under named columns; ``nonfinite`` names the cells that are NaN or infinite."""
 
     kind: Literal["table"] = "table"
     axes: Axes
     key: str
     columns: list[str]
-    rows: list[list[JsonValue]]
+    rows: list[list[Json]]
+    nonfinite: list[Cell] = []
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Table:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError(f"{self.key}: every row must have {len(self.columns)} values")
+        return self
 
 
 class Text(_Part):
@@ -145,6 +223,7 @@ class Text(_Part):
     axes: Axes
     key: str
     text: str
+    note: str = ""
 
 
 class SamplerSettings(_Part):
@@ -152,7 +231,15 @@ class SamplerSettings(_Part):
 
     temperature: float
     top_p: float = 1.0
+    top_k: int = Field(default=0, ge=0, description="0: all tokens.")
+    stop: list[str] = Field(default=[], description="Texts that end a sample, besides the end-of-sequence token.")
     max_new_tokens: int
+
+    def identity(self) -> dict[str, Any]:
+        """What enters a set's identity: settings that came later count only where they are used, so that a set keeps
+        the identity it had before they existed."""
+        later = {name: value for name in ("top_k", "stop") if (value := getattr(self, name))}
+        return {"temperature": self.temperature, "top_p": self.top_p, "max_new_tokens": self.max_new_tokens, **later}
 
 
 class AnswerCount(_Part):
@@ -204,10 +291,21 @@ class EvaluationSet(_Part):
     problems: list[SetProblem]
 
 
+class Source(_Part):
+    """Where a reused evaluation was measured; ``run`` is empty where that was not recorded."""
+
+    run: str
+    attempt: int = Field(ge=0)
+    iteration: Iteration
+
+
 class Evaluation(_Part):
     """Per-problem (n, c) of one policy on one set; pass@k is computed by whoever reads it.
 
     The set's problems are sent with its first evaluation of an attempt; later events name it by id (``set`` null).
+    ``seed`` chose the draws and ``engine`` drew them: neither is part of the set's identity, since other draws measure
+    the same thing, but only an evaluation that agrees in both is the same evaluation and may be reused.
+    ``fingerprint`` is what `fingerprint_of` gave where it was measured.
     """
 
     kind: Literal["evaluation"] = "evaluation"
@@ -217,10 +315,21 @@ class Evaluation(_Part):
     set: EvaluationSet | None = None
     weights_hash: str
     policy: str = "policy"
-    reused: bool = False
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    engine: str = ""
+    reused: Source | None = None
     problems: list[ProblemResult]
     mean_length: float | None = None
-    token_entropy: float | None = Field(None, description="Exact mean token entropy of the samples, nats.")
+    token_entropy: float | None = Field(default=None, description="Exact mean token entropy of the samples, nats.")
+    tokens: Count | None = Field(default=None, description="Sampled tokens, end-of-sequence included.")
+    fingerprint: str = ""
+
+
+def fingerprint_of(event: Evaluation) -> str:
+    """SHA-256 over everything that was measured and how, so that a copy that differs in anything is found out."""
+    names = ("set_id", "weights_hash", "policy", "seed", "engine", "problems", "mean_length", "token_entropy", "tokens")
+    document = event.model_dump(mode="json", include=set(names))
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 class RolloutGroup(_Part):
@@ -246,14 +355,16 @@ class Rollouts(_Part):
 
 
 class Checkpoint(_Part):
-    """A complete checkpoint; ``uri`` is relative to the run folder. Its manifest was written last."""
+    """A complete checkpoint; ``uri`` is relative to the run folder. Its manifest was written last. ``metrics``: of the
+    validation of these very weights, where there was one."""
 
     kind: Literal["checkpoint"] = "checkpoint"
     axes: Axes
     uri: str
     weights_hash: str
-    size_bytes: int
+    size_bytes: Count
     final: bool = False
+    metrics: dict[str, float] = {}
 
 
 class CheckpointRemoved(_Part):
@@ -261,6 +372,14 @@ class CheckpointRemoved(_Part):
 
     kind: Literal["checkpoint_removed"] = "checkpoint_removed"
     uri: str
+
+
+class CheckpointRefused(_Part):
+    """A checkpoint was not loaded, because its files are not what its manifest says; ``reason`` names the file."""
+
+    kind: Literal["checkpoint_refused"] = "checkpoint_refused"
+    uri: str
+    reason: str
 
 
 class Phase(_Part):
@@ -277,9 +396,9 @@ class Mark(_Part):
 
     kind: Literal["mark"] = "mark"
     mark: Literal["rewind", "live_edit", "alert", "stop"]
-    iteration: int
+    iteration: int = Field(ge=-1, lt=2**31)
     message: str = ""
-    data: dict[str, JsonValue] = {}
+    data: dict[str, Json] = {}
 
 
 class Log(_Part):
@@ -288,6 +407,15 @@ class Log(_Part):
     kind: Literal["log"] = "log"
     level: Literal["debug", "info", "warning", "error"] = "info"
     message: str
+
+
+class Opaque(_Part):
+    """What a reader makes of an event that it does not know: the document as it came, and why it stays closed."""
+
+    kind: Literal["opaque"] = "opaque"
+    of: str
+    reason: str
+    document: dict[str, Json]
 
 
 Event = Annotated[
@@ -304,30 +432,104 @@ Event = Annotated[
         Rollouts,
         Checkpoint,
         CheckpointRemoved,
+        CheckpointRefused,
         Phase,
         Mark,
         Log,
+        Opaque,
     ],
     Field(discriminator="kind"),
 ]
 
 
+EVENT_KINDS = frozenset(get_args(part.model_fields["kind"].annotation)[0] for part in get_args(get_args(Event)[0]))
+
+
 class Envelope(_Part):
     """One line of ``events.jsonl``. ``seq`` counts from 1 without gaps per (run, attempt, writer)."""
 
-    v: Literal[1] = EVENT_VERSION
+    v: Literal[2] = EVENT_VERSION
     run: str
-    attempt: int = Field(ge=1)
+    attempt: Annotated[int, Field(ge=1, lt=2**31)]
     writer: str = "trainer"
-    seq: int = Field(ge=1)
+    seq: Annotated[int, Field(ge=1, lt=2**63)]
     time: datetime
     monotonic: float
     event: Event
 
 
 _ENVELOPE = TypeAdapter(Envelope)
+_NUL = b"\\u0000"
 
 
 def parse_line(line: str | bytes) -> Envelope:
-    """One complete JSONL line. Raises pydantic.ValidationError (a ValueError) naming what is wrong with it."""
-    return _ENVELOPE.validate_json(line)
+    """One complete JSONL line, of this or an older version. Raises ValueError naming what is wrong with it.
+
+    A line that only a newer trainer understands becomes an `Opaque` event. NUL and lone surrogates, which a model may
+    well sample and no database stores, become U+FFFD.
+    """
+    data = line.encode(errors="surrogatepass") if isinstance(line, str) else line
+    if _NUL not in data:
+        try:
+            return _ENVELOPE.validate_json(data)
+        except ValidationError as error:
+            refused: ValidationError | None = error
+    else:
+        refused = None
+    document = cleaned(_loads(data))
+    if not isinstance(document, dict):
+        raise refused or ValueError(f"expected a JSON object, found {type(document).__name__}")
+    return _ENVELOPE.validate_python(_known(document))
+
+
+def _known(document: dict[str, Any]) -> dict[str, Any]:
+    """The envelope in the current version, with what this release does not know as `Opaque`."""
+    try:
+        document = EVENT.migrate(document)
+    except UnreadableVersion as error:
+        known = {name: document[name] for name in Envelope.model_fields if name in document}
+        return {**known, "v": EVENT_VERSION, "event": _opaque(document.get("event"), str(error))}
+    event = document.get("event")
+    kind = event.get("kind") if isinstance(event, dict) else None
+    if isinstance(kind, str) and kind not in EVENT_KINDS:
+        return {**document, "event": _opaque(event, f"this release knows no event of the kind {kind!r}")}
+    return document
+
+
+def _opaque(event: Any, reason: str) -> dict[str, Any]:
+    document = event if isinstance(event, dict) else {"event": event}
+    return {"kind": "opaque", "of": str(document.get("kind", "")), "reason": reason, "document": document}
+
+
+def _loads(data: bytes) -> Any:
+    """JSON as the standard has it: NaN and Infinity are no numbers. Raises ValueError."""
+
+    def refuse(name: str) -> Any:
+        raise ValueError(f"{name} is no JSON number; send null and a flag in 'nonfinite'")
+
+    try:
+        return json.loads(data.decode("utf-8", errors="replace"), parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+
+
+def cleaned(value: Any) -> Any:
+    """The same document with strings that UTF-8 and databases can hold."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [cleaned(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(name): cleaned(item) for name, item in value.items()}
+    return value
+
+
+def clean(text: str) -> str:
+    """The text with U+FFFD in place of NUL and of lone surrogates."""
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

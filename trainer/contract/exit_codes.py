@@ -15,6 +15,7 @@ class ExitCode(IntEnum):
     NUMERIC = 4
     METHOD = 5
     STOPPED = 10
+    SUPERSEDED = 11
 
 
 MEANING: dict[ExitCode, str] = {
@@ -25,5 +26,6 @@ MEANING: dict[ExitCode, str] = {
     ExitCode.NUMERIC: "A loss or weight became NaN or infinite; the last checkpoint is from before.",
     ExitCode.METHOD: "A method's part raised or broke its protocol.",
     ExitCode.STOPPED: "Stopped on request; the state was saved and can be resumed.",
+    ExitCode.SUPERSEDED: "A later attempt of the run has begun; this one saved nothing more.",
 }
 RESUMABLE = frozenset({ExitCode.CRASHED, ExitCode.STORAGE, ExitCode.NUMERIC, ExitCode.METHOD, ExitCode.STOPPED})

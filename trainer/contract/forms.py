@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -12,12 +12,13 @@ from pydantic_core import PydanticUndefined
 
 from trainer.contract.config import section_of
 
-Widget = Literal["integer", "number", "text", "checkbox", "choice", "multichoice"]
+Widget = Literal["integer", "number", "text", "checkbox", "choice", "multichoice", "lines"]
 
 
 @dataclass(frozen=True)
 class FormField:
-    """One input. ``path`` is dotted; ``nullable`` means that empty is a value of its own (no limit, off)."""
+    """One input. ``path`` is dotted; ``nullable`` means that empty is a value of its own (no limit, off);
+    ``part`` is the heading under which an advanced one is folded. Of ``lines``, each line is one text or number."""
 
     path: str
     title: str
@@ -26,6 +27,7 @@ class FormField:
     default: Any
     unit: str = ""
     advanced: bool = False
+    part: str = ""
     nullable: bool = False
     choices: tuple[str, ...] = ()
     minimum: float | None = None
@@ -60,6 +62,7 @@ def _field(path: str, name: str, info: FieldInfo) -> FormField:
         default=list(default) if isinstance(default, tuple) else default,
         unit=str(extra.get("unit", "")),
         advanced=bool(extra.get("advanced", False)),
+        part=str(extra.get("part", "")),
         nullable=nullable,
         choices=choices,
         minimum=lo,
@@ -81,6 +84,8 @@ def _widget(annotation: Any) -> tuple[Widget, tuple[str, ...]]:
         inner = get_args(annotation)[0]
         if get_origin(inner) is Literal:
             return "multichoice", tuple(str(a) for a in get_args(inner))
+        if _is_plain(inner):
+            return "lines", ()
     if annotation is bool:
         return "checkbox", ()
     if annotation is int:
@@ -88,6 +93,11 @@ def _widget(annotation: Any) -> tuple[Widget, tuple[str, ...]]:
     if annotation is float:
         return "number", ()
     return "text", ()
+
+
+def _is_plain(annotation: Any) -> bool:
+    bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    return bare in (str, float)
 
 
 def _limits(info: FieldInfo) -> tuple[float | None, float | None]:

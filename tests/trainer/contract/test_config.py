@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from trainer.contract.algorithm import AlgorithmSection
 from trainer.contract.config import InvalidConfig, parse_config
 from trainer.contract.forms import fields_of
+from trainer.contract.presets import PRESETS
 from trainer.methods import all_methods, resolve
 
 BASE: dict[str, Any] = {"kind": "rl", "policy": {"checkpoint": "base"}}
@@ -51,15 +53,36 @@ def test_resolving_again_changes_nothing() -> None:
         ({**BASE, "methods": [{"slug": "spss"}]}, "methods.0.slug", "did you mean 'sps'"),
         ({**BASE, "methods": [{"slug": "sps", "params": {"k_rl": 0}}]}, "methods.0.params.k_rl", "found 0"),
         ({**BASE, "methods": [{"slug": "sps"}, {"slug": "sps"}]}, "methods.1", "same method twice"),
-        ({**BASE, "algorithm": {"preset": "gpro"}}, "algorithm.preset", "did you mean 'grpo'"),
+        ({**BASE, "algorithm": {"preset": "grpoo"}}, "algorithm.preset", "did you mean 'grpo'"),
         ({**BASE, "algorithm": {"num_generations": 1}}, "algorithm.num_generations", "at least 2"),
+        ({**BASE, "algorithm": {"preset": "dapo"}, "task": {"problems": 32}}, "algorithm.zero_variance", "no others"),
+        ({**BASE, "algorithm": {"overlong_buffer": 25}}, "algorithm.overlong_buffer", "at most sampling.max_new_tokens 24"),
+        ({**BASE, "algorithm": {"preset": "dapo", "kl_target": 0.1}}, "algorithm.kl_target", "set algorithm.kl_coef"),
+        ({**BASE, "algorithm": {"mismatch_min": 4.0}}, "algorithm", "mismatch_min 4.0 is above mismatch_max 3.0"),
+        ({**BASE, "sampling": {"top_p": 0}}, "sampling.top_p", "greater than 0"),
+        ({**BASE, "sampling": {"top_k": 2.5}}, "sampling.top_k", "integer"),
+        ({**BASE, "sampling": {"min_p": 1.5}}, "sampling.min_p", "less than or equal to 1"),
         ({**BASE, "task": {"problems": 8}}, "algorithm.prompts_per_iteration", "raise task.problems"),
         ({**BASE, "optimizer": {"learning_rate": float("nan")}}, "optimizer.learning_rate", "finite"),
-        ({**BASE, "schema_version": 2}, "schema_version", "version 1"),
+        ({**BASE, "schema_version": 2}, "schema_version", "reads versions up to 1"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_place(document: Any, path: str, text: str) -> None:
     assert text in problems(document)[path]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_resolves_and_says_where_it_is_from(preset: str) -> None:
+    config = resolve({**BASE, "algorithm": {"preset": preset}})
+    for name, value in PRESETS[preset].values.items():
+        assert getattr(config.algorithm, name) == value
+    assert PRESETS[preset].source
+    assert PRESETS[preset].summary
+
+
+def test_what_needs_no_group_may_have_one_rollout_a_prompt() -> None:
+    for preset in ("ppo", "reinforce", "reinforce-pp"):
+        assert resolve({**BASE, "algorithm": {"preset": preset, "num_generations": 1}})
 
 
 def test_all_problems_come_at_once() -> None:
@@ -87,8 +110,8 @@ def test_a_policy_is_a_checkpoint_or_an_architecture() -> None:
 
 
 def test_every_setting_has_a_title_and_help() -> None:
-    for spec in all_methods().values():
-        for field in fields_of(spec.params):
+    for model in (AlgorithmSection, *(spec.params for spec in all_methods().values())):
+        for field in fields_of(model):
             assert field.title, field.path
             assert field.help, field.path
 
