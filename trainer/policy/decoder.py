@@ -20,6 +20,9 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import LlamaForCausalLM, Qwen2ForCausalLM
 
+from trainer.policy.adapters import is_plain_lora, weight_of
+from trainer.policy.products import linear
+
 HIDDEN = -1e30
 """Attention bias of a hidden column: exp gives exactly 0, and a row of nothing else stays finite, unlike with -inf."""
 
@@ -46,7 +49,7 @@ class Grid:
 def why_not_lean(model: Any, *, plain_linears: bool = True) -> str | None:
     """The reason why an own forward would not equal the model's, or None where it does.
 
-    ``plain_linears`` also refuses replaced projections (adapters), which packing would miss.
+    ``plain_linears`` also refuses replaced projections that packing would miss: all but plain LoRA.
     """
     if type(model) not in (LlamaForCausalLM, Qwen2ForCausalLM):
         return f"architecture {type(model).__name__} has no own forward"
@@ -64,6 +67,8 @@ def why_not_lean(model: Any, *, plain_linears: bool = True) -> str | None:
         if module._forward_hooks or module._forward_pre_hooks:
             return f"module {name or 'model'} has forward hooks"
         projection = name.rsplit(".", 1)[-1].endswith(("_proj", "lm_head"))
+        if name.endswith("_proj") and is_plain_lora(module):
+            continue
         if plain_linears and projection and type(module) is not nn.Linear:
             return f"module {name} is a {type(module).__name__}, not a plain Linear"
     return None
@@ -73,11 +78,11 @@ def why_not_lean(model: Any, *, plain_linears: bool = True) -> str | None:
 class _Layer:
     qkv: torch.Tensor
     qkv_bias: torch.Tensor | None
-    out_t: torch.Tensor
+    out: torch.Tensor
     out_bias: torch.Tensor | None
     gate_up: torch.Tensor
     gate_up_bias: torch.Tensor | None
-    down_t: torch.Tensor
+    down: torch.Tensor
     down_bias: torch.Tensor | None
 
 
@@ -88,7 +93,8 @@ def _joined_bias(*modules: nn.Linear) -> torch.Tensor | None:
 
 
 class Decoder:
-    """A packed copy of a Llama or Qwen2 model's weights at the moment of construction (see ``why_not_lean``)."""
+    """A packed copy of a Llama or Qwen2 model's weights, adapters added, at the moment of construction (see
+    ``why_not_lean``)."""
 
     @torch.inference_mode()
     def __init__(self, model: Any) -> None:
@@ -113,7 +119,7 @@ class Decoder:
     def _pack(self, layer: Any) -> _Layer:
         attention, mlp = layer.self_attn, layer.mlp
         projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-        weight = torch.cat([p.weight for p in projections]).float()
+        weight = torch.cat([weight_of(p) for p in projections]).float()
         bias = _joined_bias(*projections)
         # Row j of the packed matrix is row order[j]: rotary partners i and i + D/2 become neighbours, values stay.
         rotated = (self.heads + self.kv_heads) * self.dim
@@ -121,15 +127,15 @@ class Decoder:
         order[:rotated] = order[:rotated].view(-1, 2, self.dim // 2).transpose(1, 2).reshape(-1)
         scale = torch.ones(weight.shape[0], 1, device=self.device)
         scale[: self.heads * self.dim] = attention.scaling
-        gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]).float()
+        gate_up = torch.cat([weight_of(mlp.gate_proj), weight_of(mlp.up_proj)]).float()
         return _Layer(
             qkv=weight[order] * scale * layer.input_layernorm.weight.float(),
             qkv_bias=None if bias is None else bias[order] * scale[:, 0],
-            out_t=attention.o_proj.weight.float().t().contiguous(),
+            out=weight_of(attention.o_proj).float(),
             out_bias=_joined_bias(attention.o_proj),
             gate_up=gate_up * layer.post_attention_layernorm.weight.float(),
             gate_up_bias=_joined_bias(mlp.gate_proj, mlp.up_proj),
-            down_t=mlp.down_proj.weight.float().t().contiguous(),
+            down=weight_of(mlp.down_proj).float(),
             down_bias=_joined_bias(mlp.down_proj),
         )
 
@@ -150,13 +156,12 @@ class Decoder:
             self._cis = torch.polar(torch.full_like(angle, self.rotary_scale), angle)
 
     def _feed_forward(self, x: torch.Tensor, layer: _Layer) -> torch.Tensor:
-        gate, up = F.linear(self._unit(x), layer.gate_up, layer.gate_up_bias).chunk(2, -1)
-        x.addmm_(F.silu(gate).mul_(up), layer.down_t)
-        return x if layer.down_bias is None else x.add_(layer.down_bias)
+        gate, up = linear(self._unit(x), layer.gate_up, layer.gate_up_bias).chunk(2, -1)
+        return x.add_(linear(F.silu(gate).mul_(up), layer.down, layer.down_bias))
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """Next-token logits (R, V) of last-layer states (R, hidden)."""
-        return F.linear(self._unit(x), self.head, self.head_bias)
+        return linear(self._unit(x), self.head, self.head_bias)
 
     @torch.inference_mode()
     def prefill(self, contexts: list[tuple[int, ...]]) -> tuple[torch.Tensor, Cache]:
@@ -174,15 +179,15 @@ class Decoder:
         cache: Cache = []
         total = self.heads + self.kv_heads
         for layer in self.layers:
-            mixed = F.linear(self._unit(x), layer.qkv, layer.qkv_bias).view(count, width, -1, self.dim)
+            mixed = linear(self._unit(x), layer.qkv, layer.qkv_bias).view(count, width, -1, self.dim)
             pairs = torch.view_as_complex(mixed[:, :, :total].unflatten(-1, (-1, 2)))
             turned = torch.view_as_real(pairs * cis).flatten(-2).transpose(1, 2)
             keys, values = turned[:, self.heads :].contiguous(), mixed[:, :, total:].transpose(1, 2).contiguous()
             seen_values = F.scaled_dot_product_attention(
                 turned[:, : self.heads], keys, values, attn_mask=bias, scale=1.0, enable_gqa=self.heads != self.kv_heads
             )
-            x = torch.addmm(x, seen_values.transpose(1, 2).reshape(count * width, -1), layer.out_t)
-            x = self._feed_forward(x if layer.out_bias is None else x.add_(layer.out_bias), layer)
+            x += linear(seen_values.transpose(1, 2).reshape(count * width, -1), layer.out, layer.out_bias)
+            x = self._feed_forward(x, layer)
             cache.append((keys.view(-1, width, self.dim), values.view(-1, width, self.dim)))
         return self.logits(x.view(count, width, -1)[:, -1]), cache
 
@@ -203,7 +208,7 @@ class Decoder:
         for layer, (context_keys, context_values), (keys, values) in zip(
             self.layers, grid.context, grid.own, strict=True
         ):
-            mixed = F.linear(self._unit(x), layer.qkv, layer.qkv_bias).view(units, slots, -1, dim)
+            mixed = linear(self._unit(x), layer.qkv, layer.qkv_bias).view(units, slots, -1, dim)
             pairs = torch.view_as_complex(mixed.unflatten(-1, (-1, 2))).transpose(1, 2)
             q = pairs[:, : self.heads].view(units, kv, group, slots, -1).transpose(2, 3)
             torch.mul(q, cis.unsqueeze(3), out=query)
@@ -217,8 +222,5 @@ class Decoder:
             seen = torch.bmm(by_unit[:, :, :seen_context], context_values).view(-1, group, dim)
             seen.baddbmm_(weights[:, :, seen_context:], values[:, :width])
             seen = seen.view(units, kv, slots, group * dim).transpose(1, 2).reshape(rows, -1)
-            x.addmm_(seen, layer.out_t)
-            if layer.out_bias is not None:
-                x.add_(layer.out_bias)
-            x = self._feed_forward(x, layer)
+            x = self._feed_forward(x.add_(linear(seen, layer.out, layer.out_bias)), layer)
         return self.logits(x)

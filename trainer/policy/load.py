@@ -1,4 +1,4 @@
-"""Policies in the standard transformers folder layout: make, load, save.
+"""Policies in the standard transformers folder layout, or as an adapter beside its base: make, load, save.
 
 Weights are safetensors only; a pickle is never opened. Folders are local; nothing is downloaded.
 """
@@ -10,12 +10,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     LlamaConfig,
@@ -28,6 +30,8 @@ from transformers import (
 
 from trainer.core.errors import CheckpointError, ConfigError
 from trainer.core.types import Message
+from trainer.policy import adapters
+from trainer.policy.fingerprint import weights_hash
 
 _FAMILIES: dict[str, tuple[type, type]] = {
     "llama": (LlamaConfig, LlamaForCausalLM),
@@ -47,10 +51,28 @@ _ARCHITECTURE_KEYS = (
 
 @dataclass(frozen=True)
 class Policy:
-    """A causal language model with its tokenizer. ``model`` is live: training changes it in place."""
+    """A causal language model with its tokenizer. ``model`` is live: training changes it in place. ``adapter`` says which
+    of the model's adapters the policy is, where it has any. ``dtype`` is the type of its matrix products, whatever that of
+    its weights (see `trainer.policy.hardware`)."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
+    adapter: adapters.Adapter | None = None
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.model.device
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """Inside, matrix products are taken in the policy's type."""
+        return nullcontext() if self.dtype == torch.float32 else torch.autocast(self.device.type, dtype=self.dtype)
+
+    @property
+    def weights_hash(self) -> str:
+        """Identity of all that the policy computes with."""
+        return weights_hash(self.model) if self.adapter is None else adapters.adapter_hash(self)
 
     @property
     def eos_ids(self) -> tuple[int, ...]:
@@ -141,26 +163,42 @@ def _check_architecture(architecture: Mapping[str, Any]) -> None:
         )
 
 
-def load_policy(folder: str | os.PathLike[str], *, device: str = "cpu") -> Policy:
-    """The policy in a local folder with config.json, safetensors weights and a tokenizer; fp32, evaluation mode.
+def load_policy(folder: str | os.PathLike[str], *, files: Path = Path(".")) -> Policy:
+    """The policy in a local folder with config.json, safetensors weights and a tokenizer, or with an adapter, or in a GGUF
+    file (or a folder with one); fp32, evaluation mode, on the CPU. ``files`` is the storage root that an adapter's base is
+    named relative to.
 
     Raises CheckpointError where the folder is incomplete, holds only pickled weights, or its weights do not cover
     the model. Code inside the folder is never run.
     """
     path = Path(folder)
-    _check_folder(path)
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
-        path, local_files_only=True, use_safetensors=True, dtype=torch.float32, trust_remote_code=False,
-        output_loading_info=True,
-    )  # fmt: skip
-    model, report = loaded
-    kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
-    problems = {k: sorted(map(str, report[k])) for k in kinds if report.get(k)}
+    if adapters.is_adapter(path):
+        policy = adapters.attach(load_policy(adapters.folder_of_base(path, files), files=files), path)
+        if {"tokenizer.json", "tokenizer_config.json"} & {p.name for p in path.iterdir()}:
+            tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+            policy = replace(policy, tokenizer=tokenizer)
+        policy.model.eval()
+        return policy
+    gguf = gguf_in(path)
+    if gguf is not None:
+        model, problems = _from_gguf(gguf)
+        tokenizer = AutoTokenizer.from_pretrained(
+            gguf.parent, local_files_only=True, trust_remote_code=False, gguf_file=gguf.name
+        )
+    else:
+        _check_folder(path)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            path, local_files_only=True, use_safetensors=True, dtype=torch.float32, trust_remote_code=False,
+            output_loading_info=True,
+        )  # fmt: skip
+        model, report = loaded
+        kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
+        problems = {k: sorted(map(str, report[k])) for k in kinds if report.get(k)}
+        tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
     if problems:
         raise CheckpointError(
             f"{path.name}: weights do not fit config.json: {problems}; expected a complete checkpoint"
         )
-    tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
     if len(tokenizer) > model.config.vocab_size:
         raise CheckpointError(
             f"{path.name}: the tokenizer has {len(tokenizer)} ids but the model only {model.config.vocab_size}; "
@@ -170,7 +208,39 @@ def load_policy(folder: str | os.PathLike[str], *, device: str = "cpu") -> Polic
     # order. In memory of their own, loaded weights give the same bits as those that a run has had from its start.
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
-    return Policy(model.to(device).eval(), tokenizer)
+    return Policy(model.eval(), tokenizer)
+
+
+def _from_gguf(path: Path) -> tuple[Any, dict[str, list[str]]]:
+    """The model in a GGUF file, its weights dequantised to fp32, and what of it does not fit.
+
+    What `from_pretrained(gguf_file=…)` does, which needs the accelerate package only to place layers on devices.
+    """
+    from transformers.initialization import no_init_weights
+    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+    try:
+        config = AutoConfig.from_pretrained(path.parent, local_files_only=True, gguf_file=path.name)
+        with no_init_weights():  # they are all replaced; what the file lacks is told below
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        tensors = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model)["tensors"]
+        missing, unexpected = model.load_state_dict(tensors, strict=False)
+    except (ValueError, KeyError, IndexError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{path.name} cannot be loaded: {error}; expected a GGUF file of a causal model"
+        ) from error
+    model.tie_weights()
+    tied = set(model.state_dict()) - {name for name, _ in model.named_parameters(remove_duplicate=True)}
+    problems = {"missing_keys": sorted(set(missing) - tied), "unexpected_keys": sorted(unexpected)}
+    return model, {kind: names for kind, names in problems.items() if names}
+
+
+def gguf_in(path: Path) -> Path | None:
+    """The GGUF file that is the model: the path itself, or the one in a folder without config.json."""
+    if path.suffix == ".gguf" and path.is_file():
+        return path
+    found = sorted(path.glob("*.gguf")) if not (path / "config.json").exists() else []
+    return found[0] if len(found) == 1 else None
 
 
 def _check_folder(path: Path) -> None:
@@ -193,7 +263,8 @@ def _check_folder(path: Path) -> None:
 
 
 def save_policy(policy: Policy, folder: str | os.PathLike[str]) -> None:
-    """Write the standard layout to ``folder``; a reader sees the old folder or the whole new one, never a part.
+    """Write the standard layout, or that of an adapter, to ``folder``; a reader sees the old folder or the whole new one,
+    never a part.
 
     Everything goes to a hidden neighbour first, is flushed to disk, and takes the name by renaming. An existing folder
     is moved aside just before and removed after.
@@ -202,7 +273,10 @@ def save_policy(policy: Policy, folder: str | os.PathLike[str]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        policy.model.save_pretrained(staged, safe_serialization=True)
+        if policy.adapter is None:
+            policy.model.save_pretrained(staged, safe_serialization=True)
+        else:
+            adapters.write_adapter(policy, staged)
         policy.tokenizer.save_pretrained(staged)
         for file in staged.rglob("*"):
             if file.is_file():

@@ -6,6 +6,7 @@ hides padding from real tokens, and positions count from the first prompt token.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,7 +15,9 @@ from torch.utils.checkpoint import checkpoint
 from trainer.core.errors import ConfigError
 from trainer.core.slots import Scores
 from trainer.policy.decoder import why_not_lean
+from trainer.policy.heads import outputs
 from trainer.policy.shared_prompt import target_states
+from trainer.policy.truncation import Truncation
 
 LOGIT_ELEMENTS = 1 << 24
 """Most logits (tokens × vocabulary, fp32: 64 MiB) alive at once; more tokens are scored in chunks."""
@@ -23,29 +26,38 @@ LOGIT_ELEMENTS = 1 << 24
 def score(
     model: Any, prefix_ids_NP: torch.Tensor, prefix_len_N: torch.Tensor, ids_NT: torch.Tensor, length_N: torch.Tensor,
     *, temperature: float, entropy: bool = True, entropy_grad: bool = False, logit_elements: int = LOGIT_ELEMENTS,
+    heads: Mapping[str, torch.nn.Module] | None = None, truncation: Truncation | None = None,
 ) -> Scores:  # fmt: skip
     """Score completions ``ids_NT`` (real: the first ``length_N`` of each row) after prompts ``prefix_ids_NP`` (the
     first ``prefix_len_N`` ≥ 1); both right-padded with any valid ids.
 
     Returns fp32 (N, T): log π(token) at ``temperature`` > 0 (it divides the logits), with gradient where grad mode is
     on, and exact token entropies in nats, without gradient unless ``entropy_grad``; both exactly 0 on padding. Rows
-    with equal prompts share one computation of it. ``entropy=False`` leaves zeros.
+    with equal prompts share one computation of it. ``entropy=False`` leaves zeros. ``heads`` are applied to the hidden
+    state from which each token was drawn. ``truncation`` sees the real positions row by row, and both numbers are then those
+    of what it leaves.
     """
+    heads = heads or {}
     _check(model, prefix_ids_NP, prefix_len_N, ids_NT, length_N, temperature)
     real_NT = torch.arange(ids_NT.shape[1], device=ids_NT.device)[None] < length_N[:, None]
     if not bool(real_NT.any()):
-        return Scores(torch.zeros(ids_NT.shape, device=ids_NT.device), torch.zeros(ids_NT.shape, device=ids_NT.device))
+        zeros = torch.zeros(ids_NT.shape, device=ids_NT.device)
+        return Scores(zeros, zeros.clone(), {name: zeros.clone() for name in heads})
     if why_not_lean(model, plain_linears=False) is None:
         prompts, prompt_of_N, lengths = _distinct(prefix_ids_NP, prefix_len_N)
         states_F = target_states(model, prompts, lengths, prompt_of_N, ids_NT, length_N)
         head = model.get_output_embeddings()
-        chosen, entropies = _head(head, states_F, ids_NT[real_NT], temperature, entropy, entropy_grad, logit_elements)
+        chosen, entropies = _head(head, states_F, ids_NT[real_NT], temperature, entropy, entropy_grad, logit_elements,
+                                  truncation)  # fmt: skip
+        extra = outputs(heads, states_F)
     else:
-        chosen, entropies = _generic(
-            model, prefix_ids_NP, prefix_len_N, ids_NT, length_N, temperature, entropy, entropy_grad, logit_elements
-        )
+        chosen, entropies, extra = _generic(
+            model, prefix_ids_NP, prefix_len_N, ids_NT, length_N, temperature, entropy, entropy_grad, logit_elements,
+            heads, truncation,
+        )  # fmt: skip
     slots = real_NT.flatten().nonzero()[:, 0]
-    return Scores(_place(chosen, slots, ids_NT.shape), _place(entropies, slots, ids_NT.shape))
+    placed = {name: _place(value, slots, ids_NT.shape) for name, value in extra.items()}
+    return Scores(_place(chosen, slots, ids_NT.shape), _place(entropies, slots, ids_NT.shape), placed)
 
 
 def sequence_logprob(logprobs_NT: torch.Tensor, mask_NT: torch.Tensor) -> torch.Tensor:
@@ -100,40 +112,46 @@ def _distinct(
 
 
 def _choose(
-    logits_FV: torch.Tensor, ids_F: torch.Tensor, temperature: float, entropy: bool, entropy_grad: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    logprobs = (logits_FV.float() / temperature).log_softmax(-1)
+    logits_FV: torch.Tensor, ids_F: torch.Tensor, temperature: float, entropy: bool, entropy_grad: bool,
+    truncation: Truncation | None = None, first: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    scaled = logits_FV.float() / temperature
+    if truncation is not None:
+        scaled = scaled.masked_fill(truncation.left_out(logits_FV.detach(), ids_F, first), -torch.inf)
+    logprobs = scaled.log_softmax(-1)
     chosen = logprobs.gather(1, ids_F[:, None])[:, 0]
     if not entropy:
         return chosen, torch.zeros_like(chosen)
     source = logprobs if entropy_grad else logprobs.detach()
     mass = source.exp()
-    # A banned token (log-prob -inf) adds 0, not 0 · -inf.
-    return chosen, -torch.where(mass > 0, mass * source, 0.0).sum(-1)
+    # A banned token (log-prob -inf) adds 0, not 0 · -inf, to the entropy and to its gradient.
+    return chosen, -(mass * torch.where(mass > 0, source, 0.0)).sum(-1)
 
 
 def _head(
     head: Any, states_F: torch.Tensor, ids_F: torch.Tensor, temperature: float, entropy: bool, entropy_grad: bool,
-    logit_elements: int,
+    logit_elements: int, truncation: Truncation | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Head and softmax in chunks; with gradient, chunks are computed again in backward instead of being kept."""
     size = max(1, logit_elements // head.weight.shape[0])
 
-    def run(states: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return _choose(head(states), ids, temperature, entropy, entropy_grad)
+    def run(states: torch.Tensor, ids: torch.Tensor, first: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return _choose(head(states), ids, temperature, entropy, entropy_grad, truncation, first)
 
     if len(ids_F) <= size:
-        return run(states_F, ids_F)
+        return run(states_F, ids_F, 0)
     parts = []
-    for states, ids in zip(states_F.split(size), ids_F.split(size), strict=True):
-        parts.append(checkpoint(run, states, ids, use_reentrant=False) if torch.is_grad_enabled() else run(states, ids))
+    for first in range(0, len(ids_F), size):
+        chunk = states_F[first : first + size], ids_F[first : first + size], first
+        parts.append(checkpoint(run, *chunk, use_reentrant=False) if torch.is_grad_enabled() else run(*chunk))
     return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
 
 
 def _generic(
     model: Any, prefix_ids_NP: torch.Tensor, prefix_len_N: torch.Tensor, ids_NT: torch.Tensor, length_N: torch.Tensor,
     temperature: float, entropy: bool, entropy_grad: bool, logit_elements: int,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    heads: Mapping[str, torch.nn.Module], truncation: Truncation | None,
+) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:  # fmt: skip
     """Any causal model by its own forward, rows in chunks whose full logits stay within the bound.
 
     All logits are computed and the wanted ones picked by position, because not every model honours a request to keep
@@ -143,7 +161,8 @@ def _generic(
     width = max(total)
     vocabulary = model.get_output_embeddings().weight.shape[0]
     size = max(1, logit_elements // (width * vocabulary))
-    chosen, entropies = [], []
+    chosen, entropies, states = [], [], []
+    first = 0
     for at in range(0, len(total), size):
         rows = slice(at, at + size)
         wide = max(total[rows])
@@ -154,12 +173,18 @@ def _generic(
         before = prefix_ids_NP[rows].gather(1, column.expand(len(own), -1).clamp(max=prefix_ids_NP.shape[1] - 1))
         joined = torch.where(relative >= 0, own, before)
         positions = column.expand(len(own), -1)
-        logits = model(input_ids=joined, position_ids=positions, use_cache=False).logits
+        output = model(input_ids=joined, position_ids=positions, use_cache=False, output_hidden_states=bool(heads))
+        logits = output.logits
         target = (relative >= 0) & (relative < length)
-        a, b = _choose(logits[:, :-1][target[:, 1:]], joined[target], temperature, entropy, entropy_grad)
+        wanted = joined[target]
+        a, b = _choose(logits[:, :-1][target[:, 1:]], wanted, temperature, entropy, entropy_grad, truncation, first)
+        first += len(wanted)
         chosen.append(a)
         entropies.append(b)
-    return torch.cat(chosen), torch.cat(entropies)
+        if heads:
+            states.append(output.hidden_states[-1][:, :-1][target[:, 1:]])
+    extra = outputs(heads, torch.cat(states)) if heads else {}
+    return torch.cat(chosen), torch.cat(entropies), extra
 
 
 def _place(flat: torch.Tensor, slots: torch.Tensor, shape: torch.Size) -> torch.Tensor:

@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.autograd.function import once_differentiable
 
+from trainer.policy.products import linear, rounded
+
 
 class _UnitNorm(torch.autograd.Function):
     """x / rms(x) · weight over the last dimension; saves x and one number a row."""
@@ -155,7 +157,7 @@ def _project(x: torch.Tensor, modules: list[nn.Module]) -> torch.Tensor:
     bias = None
     if any(m.bias is not None for m in linears):
         bias = torch.cat([m.weight.new_zeros(m.out_features) if m.bias is None else m.bias for m in linears])
-    return F.linear(x, torch.cat([m.weight for m in linears]), bias)
+    return linear(x, torch.cat([m.weight for m in linears]) if len(linears) > 1 else linears[0].weight, bias)
 
 
 @dataclass(frozen=True)
@@ -205,10 +207,12 @@ def target_states(
     inner_N = (length_N - 1).clamp(min=0)
     own = _Part.of(inner_N, prompt.end)
     prompt_ids, own_ids = prompts_MP[:, : prompt.width].flatten(), ids_NT[:, : own.width].flatten()
-    tokens = torch.cat([prompt_ids[prompt.slots], own_ids[own.slots]])
+    # Rows behind the real ones bring their number to a rounded one; nothing reads them.
+    spare = rounded(own.end) - own.end
+    tokens = torch.cat([prompt_ids[prompt.slots], own_ids[own.slots], own_ids.new_zeros(spare)])
     column = torch.arange(max(prompt.width, own.width), device=device)
     offset = (prompt_len_M[prompt_of_N][:, None] + column[None, : own.width]).flatten()[own.slots]
-    positions = torch.cat([column[: prompt.width].repeat(prompt.rows)[prompt.slots], offset])
+    positions = torch.cat([column[: prompt.width].repeat(prompt.rows)[prompt.slots], offset, column.new_zeros(spare)])
     x = base.embed_tokens(tokens)
     cos, sin = base.rotary_emb(x[None], positions[None])
     half = cos.shape[-1] // 2
@@ -230,15 +234,16 @@ def target_states(
         turned = _Rotate.apply(joined, cos, sin, heads + kv)
         q_p, k_p, v_p = prompt.spread(turned).transpose(1, 2).split([heads, kv, kv], 1)
         mixed = [prompt.gather(_attend(q_p, k_p, v_p, None).transpose(1, 2))]
+        rest = turned.new_zeros(spare, heads, dim)
         if own.width:
             q, k, v = own.spread(turned).transpose(1, 2).split([heads, kv, kv], 1)
             k = torch.cat([_Pick.apply(k_p, prompt_of_N), k], 2)
             v = torch.cat([_Pick.apply(v_p, prompt_of_N), v], 2)
             mixed.append(own.gather(_attend(q, k, v, bias).transpose(1, 2)))
-        x = x + attention.o_proj(torch.cat(mixed).flatten(1))
+        x = x + _project(torch.cat([*mixed, rest]).flatten(1), [attention.o_proj])
         norm = layer.post_attention_layernorm
-        inner = _project(_UnitNorm.apply(x, norm.weight, norm.variance_epsilon), [mlp.gate_proj, mlp.up_proj])
-        x = x + mlp.down_proj(_GatedUnit.apply(inner))
+        unit = _UnitNorm.apply(x, norm.weight, norm.variance_epsilon)
+        x = x + torch.cat([_feed_forward(mlp, part) for part in unit.split(_rows(mlp))])
     # The state before completion token 0 is the prompt's last, before token t > 0 that of token t - 1.
     ends = prompt_len_M.cumsum(0)[prompt_of_N] - 1
     begins = prompt.end + inner_N.cumsum(0) - inner_N
@@ -247,6 +252,16 @@ def target_states(
     source[:, :1] = ends[:, None]
     real = torch.arange(width, device=device)[None] < length_N[:, None]
     return _UnitNorm.apply(_Pick.apply(x, source[real]), base.norm.weight, base.norm.variance_epsilon)
+
+
+def _rows(mlp: Any) -> int:
+    """Rows whose feed-forward states stay below 16 MiB: the processor's cache serves them better, and the C library asks
+    the system for every larger block anew."""
+    return max(1, (1 << 22) // (2 * mlp.config.intermediate_size))
+
+
+def _feed_forward(mlp: Any, unit: torch.Tensor) -> torch.Tensor:
+    return _project(_GatedUnit.apply(_project(unit, [mlp.gate_proj, mlp.up_proj])), [mlp.down_proj])
 
 
 def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
