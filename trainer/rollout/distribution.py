@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from trainer.rollout.sampler import SamplingParams
 
 
 def sampling_logprobs(logits_RV: torch.Tensor, params: SamplingParams) -> torch.Tensor:
-    """Log-probabilities (R, V) in fp32 after temperature, top-k and top-p; removed tokens have -inf. Temperature > 0.
+    """Log-probabilities (R, V) in fp32 after temperature, top-k, min-p and top-p; removed tokens have -inf.
 
-    Ties at the top-k border are all kept, so that the set does not depend on an unstable sort. top-p keeps every token
-    before which less than ``top_p`` mass lies in descending order.
+    Temperature > 0. Ties at the top-k border are all kept, so that the set does not depend on an unstable sort. top-p
+    keeps every token before which less than ``top_p`` mass lies in descending order.
     """
     logits = logits_RV.float() / params.temperature if params.temperature != 1.0 else logits_RV.float()
     if 0 < params.top_k < logits.shape[-1]:
         border = logits.topk(params.top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < border, -torch.inf)
+    if params.min_p > 0.0:
+        border = logits.max(dim=-1, keepdim=True).values + math.log(params.min_p)
         logits = logits.masked_fill(logits < border, -torch.inf)
     if params.top_p < 1.0:
         ordered, order = logits.sort(dim=-1, descending=True, stable=True)

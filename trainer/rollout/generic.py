@@ -15,19 +15,22 @@ from trainer.core import rng
 from trainer.rollout.distribution import choose
 from trainer.rollout.rows import Row, Watch
 from trainer.rollout.sampler import SamplingParams
+from trainer.rollout.stops import StopStrings
 
 
 @torch.inference_mode()
-def generate_rows(model: Any, queue: list[Row], params: SamplingParams, watch: Watch, *, max_rows: int) -> None:
+def generate_rows(
+    model: Any, queue: list[Row], params: SamplingParams, stops: StopStrings, watch: Watch, *, max_rows: int
+) -> None:
     """Sample every row of ``queue`` to its end, ``max_rows`` at a time; ids and log-probs are appended to the rows."""
     was_training = model.training
     model.eval()
     for at in range(0, len(queue), max_rows):
-        _decode(model, queue[at : at + max_rows], params, watch)
+        _decode(model, queue[at : at + max_rows], params, stops, watch)
     model.train(was_training)
 
 
-def _decode(model: Any, rows: list[Row], params: SamplingParams, watch: Watch) -> None:
+def _decode(model: Any, rows: list[Row], params: SamplingParams, stops: StopStrings, watch: Watch) -> None:
     device = next(model.parameters()).device
     contexts = list(dict.fromkeys(row.context for row in rows))
     width = max(map(len, contexts))
@@ -52,9 +55,7 @@ def _decode(model: Any, rows: list[Row], params: SamplingParams, watch: Watch) -
         tokens, logprobs = choose(logits, rng.uniforms(keys, at), params)
         for row, token, logprob in zip(rows, tokens.tolist(), logprobs.tolist(), strict=True):
             if not row.ended:
-                row.ids.append(token)
-                row.logprobs.append(logprob)
-                row.ended = token in params.eos_ids or len(row.ids) >= params.max_new_tokens
+                row.add(token, logprob, params, stops)
         live = [i for i, row in enumerate(rows) if not row.ended]
         if not live:
             watch.done(len(rows))

@@ -20,17 +20,15 @@ class SinglePass:
     def rollout(self, draws: Sequence[Draw], ctx: Context) -> list[Group]:
         """One group a draw, in order. A trajectory is one node: the prompt's span, then the sampled answer."""
         policy, sampling = ctx.policy, self.config.sampling
-        params = SamplingParams(
-            temperature=sampling.temperature, max_new_tokens=sampling.max_new_tokens, eos_ids=policy.eos_ids
-        )
+        params = SamplingParams.of(sampling, policy.eos_ids)
         stream = StreamKey(seed=self.config.seed, scope=ctx.scope, purpose="train", iteration=ctx.iteration)
         size = self.config.algorithm.num_generations
         requests = [
             Request(uid=d.prompt.uid, prompt_ids=policy.encode_prompt(d.prompt.messages), n=size, draw=d.ordinal)
             for d in draws
         ]
-        completions = ctx.sampler.generate(requests, params, stream, should_stop=ctx.should_stop)
         version = ctx.state.counters.policy_version
+        completions = ctx.sampler.generate(requests, params, stream, should_stop=ctx.should_stop)
         groups = []
         for draw, request, found in zip(draws, requests, completions, strict=True):
             prompt_span = Span(request.prompt_ids, "prompt", origin="env", policy_version=version)

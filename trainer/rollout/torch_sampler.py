@@ -8,6 +8,7 @@ cache, finished rows leave and waiting ones take their place. Other architecture
 from __future__ import annotations
 
 import logging
+import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,15 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers import PreTrainedTokenizerBase
 
 from trainer.core import rng
+from trainer.policy.adapters import version_of
 from trainer.policy.decoder import HIDDEN, Cache, Decoder, Grid, why_not_lean
+from trainer.policy.products import rounded
 from trainer.rollout.distribution import choose
 from trainer.rollout.generic import generate_rows
-from trainer.rollout.rows import Row, Watch
+from trainer.rollout.rows import Row, Watch, rows_of
 from trainer.rollout.sampler import (
     Completion,
     Progress,
@@ -28,13 +32,15 @@ from trainer.rollout.sampler import (
     SamplingParams,
     StreamKey,
     check_requests,
-    sample_keys,
 )
+from trainer.rollout.stops import StopStrings
 
 log = logging.getLogger(__name__)
 
 _CACHE_BYTES_CPU = 16 << 20
 _BLOCK = 64
+ENGINE_VERSION = 2
+"""Another number wherever a change of this class or its decoder may draw other tokens from the same seed."""
 
 
 class TorchSampler:
@@ -42,30 +48,49 @@ class TorchSampler:
 
     ``max_rows`` is the number of rows decoded together; the default keeps the cache of a small model inside the
     processor's own cache, which is faster than more rows. It changes speed only, never a sample, up to the rounding of
-    sums. Weights are packed again when a parameter was changed in place (seen by torch's version counters) and after
-    ``refresh()``, which is needed where a change bypasses the counters (``.data``).
+    sums. Stop strings need the ``tokenizer``. Weights are packed again when a parameter was changed in place (seen by
+    torch's version counters), when an adapter was switched, and after ``refresh()``, which is needed where a change bypasses
+    the counters (``.data``).
     """
 
-    def __init__(self, model: nn.Module, *, max_rows: int | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        max_rows: int | None = None,
+    ) -> None:
         self.model = model
+        self.tokenizer = tokenizer
         self.max_rows = max_rows
         self._decoder: Decoder | None = None
-        self._versions: tuple[tuple[int, int], ...] = ()
+        self._versions: tuple[Any, ...] = ()
         self.fallback_reason = why_not_lean(model)
         """Why the slow path runs, or None on the lean path."""
         if self.fallback_reason:
             log.warning("sampling falls back to transformers' forward (slower): %s", self.fallback_reason)
 
     @property
+    def engine(self) -> str:
+        """This class's version, torch's, the kind of processor, and which of the two ways to decode."""
+        way = "generic" if self.fallback_reason else "lean"
+        return f"torch-sampler {ENGINE_VERSION} ({way}), torch {torch.__version__}, {platform.machine()}"
+
+    @property
     def capabilities(self) -> frozenset[str]:
         """``lean`` or ``generic`` (which path runs), and what both can: see the names."""
         path = "generic" if self.fallback_reason else "lean"
-        return frozenset({path, "greedy", "top_k", "top_p", "prefix", "counter_rng", "exact_logprobs", "any_head"})
+        kinds = {"greedy", "top_k", "top_p", "min_p", "stop", "prefix", "counter_rng", "exact_logprobs", "any_head"}
+        return frozenset({path, *kinds})
 
     def refresh(self) -> None:
         """Forget the packed weights; the next ``generate`` reads the model again."""
         self._decoder = None
         self.fallback_reason = why_not_lean(self.model)
+
+    def close(self) -> None:
+        """Forget the packed weights."""
+        self._decoder = None
 
     def generate(
         self,
@@ -80,23 +105,21 @@ class TorchSampler:
         config: Any = self.model.config
         limit = getattr(config, "max_position_embeddings", None)
         check_requests(requests, params, vocab_size=config.vocab_size, max_positions=limit)
-        rows = [
-            [Row(r.prompt_ids + r.prefix_ids, rng.signed(k), len(r.prefix_ids)) for k in sample_keys(stream, r)]
-            for r in requests
-        ]
+        rows = [rows_of(request, params, stream) for request in requests]
         # Neighbours in the queue of equal length waste no padding; the order of the queue changes no sample.
         queue = sorted((row for group in rows for row in group), key=lambda row: -len(row.context))
         if queue:
-            watch = Watch(len(queue), on_progress, should_stop)
+            watch, stops = Watch(len(queue), on_progress, should_stop), StopStrings(params.stop, self.tokenizer)
             if self.fallback_reason:
-                generate_rows(self.model, queue, params, watch, max_rows=self.max_rows or 64)
+                generate_rows(self.model, queue, params, stops, watch, max_rows=self.max_rows or 64)
             else:
                 decoder = self._packed()
-                width = len(queue[0].context) + params.max_new_tokens
+                width = max(len(row.context) + row.limit for row in queue)
                 # An ended row runs on, unused, until the next rebuild.
                 decoder.reserve(width + _BLOCK)
                 with torch.inference_mode():
-                    _Decoding(decoder, params, self._row_limit(decoder, params.max_new_tokens), queue, watch).run()
+                    limit = self._row_limit(decoder, max(row.limit for row in queue))
+                    _Decoding(decoder, params, stops, limit, queue, watch).run()
         return [[row.completion(params.eos_ids) for row in group] for group in rows]
 
     def _row_limit(self, decoder: Decoder, new_tokens: int) -> int:
@@ -107,7 +130,7 @@ class TorchSampler:
         return max(64, min(256, _CACHE_BYTES_CPU // (decoder.kv_bytes * new_tokens)))
 
     def _packed(self) -> Decoder:
-        versions = tuple((p.data_ptr(), p._version) for p in self.model.parameters())
+        versions = version_of(self.model)
         if self._decoder is None or versions != self._versions:
             self._decoder, self._versions = Decoder(self.model), versions
         return self._decoder
@@ -130,8 +153,16 @@ class _Decoding:
     the share of ended rows, summed over steps, has wasted as much. An empty slot is a None and counts as ended.
     """
 
-    def __init__(self, decoder: Decoder, params: SamplingParams, limit: int, queue: list[Row], watch: Watch) -> None:
-        self.decoder, self.params, self.limit, self.watch = decoder, params, limit, watch
+    def __init__(
+        self,
+        decoder: Decoder,
+        params: SamplingParams,
+        stops: StopStrings,
+        limit: int,
+        queue: list[Row],
+        watch: Watch,
+    ) -> None:
+        self.decoder, self.params, self.stops, self.limit, self.watch = decoder, params, stops, limit, watch
         self.queue, self.next = queue, 0
         self.uses = Counter(row.context for row in queue)
         self.ready: dict[tuple[int, ...], tuple[_Prefilled, int]] = {}
@@ -150,25 +181,28 @@ class _Decoding:
 
     def _decode(self, grid: Grid) -> None:
         """Steps with a fixed grid, until a rebuild pays or no column is left."""
-        rows, limit = self.rows, self.params.max_new_tokens
+        rows = self.rows
         steps = self.capacity - self.column
         tokens = self._tensor(row.ids[-1] if row else 0 for row in rows)
         positions = self._tensor(len(row.context) + len(row.ids) - 1 if row else 0 for row in rows)
         keys = self._tensor(row.key if row else 0 for row in rows)
         first = self._tensor(row.first_position + len(row.ids) if row else 0 for row in rows)
-        left = self._tensor(limit - len(row.ids) if row else 0 for row in rows)
+        left = self._tensor(row.limit - len(row.ids) if row else 0 for row in rows)
         step_axis = torch.arange(steps, device=self.decoder.device)[:, None]
         uniform = rng.uniforms(keys, first + step_axis)
         ended = left <= 0
         count = torch.zeros_like(left)
         history: list[tuple[torch.Tensor, torch.Tensor]] = []
         wasted = 0.0
+        tails = [row.last(self.stops.window) if row else [] for row in rows] if self.stops else []
         for step in range(steps):
             self.watch.check()
             logits = self.decoder.step(tokens, positions, grid, self.column)
             tokens, logprobs = choose(logits, uniform[step], self.params)
             history.append((tokens, logprobs))
             count += ~ended
+            if self.stops:
+                ended |= self._stopped(tails, tokens, ended)
             for eos in self.params.eos_ids:
                 ended |= tokens == eos
             ended |= left <= step + 1
@@ -185,6 +219,16 @@ class _Decoding:
                 row.ids += new_ids[:n]
                 row.logprobs += new_values[:n]
                 row.ended = end
+
+    def _stopped(self, tails: list[list[int]], tokens: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
+        """Which rows' new token (R,) completes a stop string; ``tails`` are their last ids and grow by it."""
+        found = []
+        for row, tail, token, over in zip(self.rows, tails, tokens.tolist(), ended.tolist(), strict=True):
+            tail.append(token)
+            if row is not None and not over:
+                row.stopped = self.stops.completed_by(tail)
+            found.append(row is not None and row.stopped)
+        return torch.tensor(found, device=ended.device)
 
     def _rebuild(self) -> None:
         kept = [(place, row) for place, row in enumerate(self.rows) if row is not None and not row.ended]
@@ -205,10 +249,13 @@ class _Decoding:
                 units.append(context)
                 part = group[at : at + slots]
                 rows += [*part, *([None] * (slots - len(part)))]
+        while len(rows) < rounded(len(rows)):
+            units.append(units[-1])
+            rows += [None] * slots
         # In its own cache a row has its new tokens but the last, which was not fed yet.
         spans = [len(row.ids) - 1 if row else 0 for row in rows]
         column = max(spans)
-        left = max(self.params.max_new_tokens - len(row.ids) for row in rows if row)
+        left = max(row.limit - len(row.ids) for row in rows if row)
         capacity = column + min(left, _BLOCK)
         moves = [(old_place[id(row)], new) for new, row in enumerate(rows) if row is not None and id(row) in old_place]
         own = self._own_cache(moves, len(units), slots, column, capacity)
@@ -283,9 +330,7 @@ class _Decoding:
             uniform = rng.uniforms(self._tensor(r.key for r in batch), self._tensor(r.first_position for r in batch))
             tokens, logprobs = choose(logits, uniform, self.params)
             for row, token, logprob in zip(batch, tokens.tolist(), logprobs.tolist(), strict=True):
-                row.ids.append(token)
-                row.logprobs.append(logprob)
-                row.ended = token in self.params.eos_ids or self.params.max_new_tokens == 1
+                row.add(token, logprob, self.params, self.stops)
             admitted += [row for row in batch if not row.ended]
             self._finished([row for row in batch if row.ended])
         return admitted

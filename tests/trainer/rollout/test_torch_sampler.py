@@ -1,13 +1,13 @@
-"""The torch sampler: exact against transformers and scoring, and independent of the batch."""
+"""The torch sampler's own: its two paths, its cache, its statistics. What every engine promises is in test_engines."""
 
 import math
 
 import pytest
 import torch
 
-from trainer.core.errors import ConfigError, SamplerError
+from trainer.core.errors import ConfigError
 from trainer.policy.scoring import score
-from trainer.rollout.sampler import Request, SamplingParams, SamplingStopped, StreamKey, sample_keys
+from trainer.rollout.sampler import Request, SamplingParams, StreamKey, sample_keys
 from trainer.rollout.torch_sampler import TorchSampler
 from trainer.testing.tiny import tiny_policy
 
@@ -125,21 +125,6 @@ def test_every_request_coordinate_changes_the_numbers():
     assert len(set(sample_keys(STREAM, base))) == 2
 
 
-@pytest.mark.parametrize("path", ["lean", "generic"])
-def test_continuing_a_sample_from_its_own_prefix_gives_the_rest_of_it(path):
-    request = Request("a", (1, 5, 6, 7), 6)
-    (group,) = sampler(path=path).generate([request], plain(max_new_tokens=12), STREAM)
-    for j, completion in enumerate(group):
-        cut = len(completion.ids) // 2
-        if cut == 0:
-            continue
-        rest = Request("a", (1, 5, 6, 7), 1, first_sample=j, prefix_ids=tuple(completion.ids[:cut]))
-        ((again,),) = sampler(path=path).generate([rest], plain(max_new_tokens=12 - cut), STREAM)
-        assert again.ids == completion.ids[cut:]
-        assert again.logprobs == pytest.approx(completion.logprobs[cut:], abs=1e-5)
-        assert again.finish == completion.finish
-
-
 def test_padding_equal_to_end_of_sequence_changes_nothing():
     policy = tiny_policy()
     before = TorchSampler(policy.model).generate(REQUESTS, plain(), STREAM)
@@ -151,31 +136,6 @@ def test_padding_equal_to_end_of_sequence_changes_nothing():
     ended = [c for group in after for c in group if c.finish == "eos"]
     assert ended
     assert all(c.ids[-1] == 2 for c in ended)
-
-
-@pytest.mark.parametrize("path", ["lean", "generic"])
-def test_either_of_two_end_ids_ends_a_sample(path):
-    free = sampler(path=path).generate(REQUESTS, plain(eos_ids=()), STREAM)
-    flat = [c.ids for group in free for c in group]
-    second = flat[0][3]
-    both = sampler(path=path).generate(REQUESTS, plain(eos_ids=(2, second)), STREAM)
-    seen = set()
-    for ids, completion in zip(flat, (c for group in both for c in group), strict=True):
-        end = next((i for i, token in enumerate(ids) if token in (2, second)), None)
-        assert completion.ids == (ids if end is None else ids[: end + 1])
-        assert completion.finish == ("length" if end is None else "eos")
-        seen.add(completion.ids[-1] if completion.finish == "eos" else None)
-    assert second in seen
-
-
-@pytest.mark.parametrize("path", ["lean", "generic"])
-@pytest.mark.parametrize("limit", [1, 2, 7])
-def test_no_sample_is_longer_than_asked_and_a_last_token_may_be_the_end(path, limit):
-    longer = sampler(path=path).generate(REQUESTS, plain(max_new_tokens=16), STREAM)
-    cut = sampler(path=path).generate(REQUESTS, plain(max_new_tokens=limit), STREAM)
-    for a, b in zip((c for g in longer for c in g), (c for g in cut for c in g), strict=True):
-        assert b.ids == a.ids[:limit]
-        assert b.finish == ("eos" if b.ids[-1] == 2 else "length")
 
 
 @pytest.mark.parametrize("params", [{}, {"temperature": 0.5}, {"top_k": 5}, {"top_p": 0.7}])
@@ -221,62 +181,6 @@ def test_later_tokens_follow_the_conditional_softmax():
     assert chi2 < freedom * (1 - 2 / (9 * freedom) + 3.09 * math.sqrt(2 / (9 * freedom))) ** 3
 
 
-@pytest.mark.parametrize("silent", [False, True])
-def test_changed_weights_are_used_at_once_or_after_refresh(silent):
-    policy = tiny_policy()
-    live = TorchSampler(policy.model)
-    before = live.generate(REQUESTS, plain(), STREAM)
-    weight = policy.model.model.layers[0].mlp.down_proj.weight
-    noise = torch.randn(weight.shape, generator=torch.Generator().manual_seed(3))
-    if silent:
-        weight.data.add_(noise)  # not seen by version counters
-        live.refresh()
-    else:
-        with torch.no_grad():
-            weight.add_(noise)
-    after = live.generate(REQUESTS, plain(), STREAM)
-    assert after == TorchSampler(policy.model).generate(REQUESTS, plain(), STREAM)
-    assert ids_of(after) != ids_of(before)
-
-
-def test_gap_to_scoring_stays_at_rounding_while_training_with_a_large_step():
-    policy = tiny_policy()
-    live = TorchSampler(policy.model)
-    optimizer = torch.optim.SGD(policy.model.parameters(), lr=0.5)
-    for iteration in range(3):
-        ((c,),) = live.generate([Request("a", (1, 5), 1)], plain(), StreamKey(0, iteration))
-        args = [torch.tensor(x) for x in ([[1, 5]], [2], [c.ids], [len(c.ids)])]
-        scores = score(policy.model, *args, temperature=1.0)
-        assert (scores.logprobs_NT[0].detach() - torch.tensor(c.logprobs)).abs().max() < 1e-4
-        optimizer.zero_grad()
-        scores.logprobs_NT.mean().backward()
-        optimizer.step()
-        live.refresh()
-
-
-@pytest.mark.parametrize("path", ["lean", "generic"])
-def test_stop_is_asked_before_every_step_and_ends_the_call(path):
-    asked = []
-
-    def should_stop():
-        asked.append(None)
-        return len(asked) > 5
-
-    with pytest.raises(SamplingStopped, match="stopped"):
-        sampler(path=path).generate(REQUESTS, plain(eos_ids=()), STREAM, should_stop=should_stop)
-    assert len(asked) == 6
-    never = sampler(path=path).generate(REQUESTS, plain(), STREAM, should_stop=lambda: False)
-    assert len(never) == 4
-
-
-@pytest.mark.parametrize("path", ["lean", "generic"])
-def test_progress_grows_to_the_total(path):
-    seen = []
-    sampler(path=path, max_rows=3).generate(REQUESTS, plain(), STREAM, on_progress=lambda *a: seen.append(a))
-    assert seen[-1] == (14, 14)
-    assert [a for a, _ in seen] == sorted(a for a, _ in seen)
-
-
 def test_other_architectures_fall_back_visibly_and_sample_exactly(caplog):
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -310,33 +214,6 @@ def test_a_hook_sends_sampling_to_the_path_that_honours_it():
     handle.remove()
     made.refresh()
     assert made.fallback_reason is None
-
-
-def test_sampling_leaves_the_global_generator_and_the_mode_alone():
-    policy = tiny_policy()
-    policy.model.train()
-    state = torch.get_rng_state()
-    TorchSampler(policy.model).generate(REQUESTS, plain(), STREAM)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert policy.model.training
-
-
-def test_no_requests_give_no_completions():
-    assert sampler().generate([], plain(), STREAM) == []
-
-
-@pytest.mark.parametrize(
-    ("request_", "found"),
-    [
-        (Request("a", (), 1), "empty context"),
-        (Request("a", (1, 999), 1), "999"),
-        (Request("a", (1,), 0), "n=0"),
-        (Request("a", (1,) * 250, 1), "256 positions"),
-    ],
-)
-def test_requests_no_engine_can_serve_are_explained(request_, found):
-    with pytest.raises(SamplerError, match=found):
-        sampler().generate([request_], plain(), STREAM)
 
 
 @pytest.mark.parametrize(
