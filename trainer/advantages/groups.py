@@ -54,6 +54,16 @@ def group_zscore(
     return torch.where(usable[index], out, 0.0).to(reward_N.dtype)
 
 
+def batch_zscore(
+    reward_N: torch.Tensor, group_ids: Sequence[str], *, eps: float = 1e-6, unbiased: bool = True
+) -> torch.Tensor:
+    """(R − mean of the group)/(std of the whole batch's rewards + eps); TRL's ``scale_rewards="batch"``. Returns (N,)."""
+    index, centred, _, _, usable = _statistics(reward_N, group_ids)
+    judged = reward_N[~torch.isnan(reward_N)].double()
+    std = judged.std(correction=int(unbiased)) if len(judged) > 1 else torch.zeros((), dtype=torch.double)
+    return torch.where(usable[index], centred / (std + eps), 0.0).to(reward_N.dtype)
+
+
 def group_mean(reward_N: torch.Tensor, group_ids: Sequence[str]) -> torch.Tensor:
     """Dr. GRPO: R − mean within the group. Returns (N,)."""
     index, centred, _, _, usable = _statistics(reward_N, group_ids)
@@ -67,8 +77,35 @@ def leave_one_out(reward_N: torch.Tensor, group_ids: Sequence[str]) -> torch.Ten
     return torch.where(usable[index], centred * factor[index], 0.0).to(reward_N.dtype)
 
 
+def length_weighted(reward_N: torch.Tensor, group_ids: Sequence[str], length_N: torch.Tensor) -> torch.Tensor:
+    """OPO (arXiv 2505.23585): R − Σ T·R/Σ T within the group, with T the trained tokens of a sequence. Returns (N,)."""
+    index, _, _, _, usable = _statistics(reward_N, group_ids)
+    judged = ~torch.isnan(reward_N)
+    r = torch.where(judged, reward_N, 0.0).double()
+    length = torch.where(judged, length_N, 0).double()
+    zeros = torch.zeros(len(usable), dtype=torch.double)
+    baseline = zeros.index_add(0, index, length * r) / zeros.index_add(0, index, length).clamp(min=1)
+    return torch.where(usable[index] & judged, r - baseline[index], 0.0).to(reward_N.dtype)
+
+
 def group_std(reward_N: torch.Tensor, group_ids: Sequence[str]) -> torch.Tensor:
     """Unbiased std of each group with at least two verdicts (number of such groups,)."""
     _, _, count, square, _ = _statistics(reward_N, group_ids)
     keep = count >= 2
     return (square[keep] / (count[keep] - 1)).sqrt().to(reward_N.dtype)
+
+
+def group_success(
+    outcome_N: torch.Tensor, group_ids: Sequence[str], *, wrong: float = 0.0, right: float = 1.0
+) -> torch.Tensor:
+    """Success rate μ̂ = (mean outcome − wrong)/(right − wrong) of each row's group, clamped to [0, 1]; NaN where the group
+    has no verdict. Returns (N,). Source: F-GRPO, arXiv 2602.06717, Eq. 11."""
+    if not wrong < right:
+        raise ValueError(f"outcomes: expected wrong below right, found {wrong} and {right}")
+    index, groups = group_index(group_ids)
+    judged = ~torch.isnan(outcome_N)
+    zeros = torch.zeros(groups, dtype=torch.double)
+    count = zeros.index_add(0, index, judged.double())
+    total = zeros.index_add(0, index, torch.where(judged, outcome_N, 0.0).double())
+    mean = torch.where(count > 0, total / count, torch.nan)
+    return ((mean - wrong) / (right - wrong)).clamp(0, 1)[index].to(outcome_N.dtype)

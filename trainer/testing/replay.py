@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from trainer.contract import events as ev
+from trainer.contract.drawn import DRAWN
 
 TIMES = frozenset({"step_time", "time/rollout", "time/update"})
 
 
 @dataclass
 class Story:
-    """What is visible: scalars by (iteration, key), evaluations by (iteration, name), and the rest by iteration."""
+    """What is visible: scalars by (iteration, key), evaluations by (iteration, name), figures by (iteration, key),
+    and the rest by iteration."""
 
     scalars: dict[tuple[int, str], float | None] = field(default_factory=dict)
     axes: dict[int, dict[str, Any]] = field(default_factory=dict)
     evaluations: dict[tuple[int, str], list[dict[str, Any]]] = field(default_factory=dict)
+    figures: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict)
     rollouts: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     phases: dict[int, str] = field(default_factory=dict)
     checkpoints: dict[int, str] = field(default_factory=dict)
@@ -25,7 +28,7 @@ class Story:
 
     def rewind(self, iteration: int) -> None:
         """Forgets everything after ``iteration``."""
-        for name in ("scalars", "evaluations"):
+        for name in ("scalars", "evaluations", "figures"):
             setattr(self, name, {k: v for k, v in getattr(self, name).items() if k[0] <= iteration})
         for name in ("axes", "rollouts", "phases", "checkpoints"):
             setattr(self, name, {k: v for k, v in getattr(self, name).items() if k <= iteration})
@@ -37,9 +40,11 @@ class Story:
         elif isinstance(event, ev.Scalars):
             at = event.axes.iteration
             self.scalars.update({(at, k): v for k, v in event.values.items() if k not in TIMES})
-            self.axes[at] = event.axes.model_dump(exclude={"device_seconds", "evaluation_tokens"})
+            self.axes[at] = event.axes.model_dump(exclude={"device_seconds"})
         elif isinstance(event, ev.Evaluation):
             self.evaluations[event.axes.iteration, event.name] = [p.model_dump() for p in event.problems]
+        elif isinstance(event, DRAWN):
+            self.figures[event.axes.iteration, event.key] = event.model_dump(exclude={"axes"})
         elif isinstance(event, ev.Rollouts):
             self.rollouts[event.axes.iteration] = [g.model_dump() for g in event.groups]
         elif isinstance(event, ev.Phase):
