@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -45,6 +46,8 @@ class Task(ABC):
     checker_version: ClassVar[str]
     """Part of an evaluation set's identity; raise it whenever a verdict may change."""
     Params: ClassVar[type[TaskParams]]
+    leaves_out: bool = False
+    """Whether rows that are too long for the model are left out instead of refused."""
 
     def __init__(self, params: TaskParams | None = None) -> None:
         """``params`` is an instance of the class's own ``Params`` (None: all defaults)."""
@@ -79,10 +82,41 @@ class Task(ABC):
     def oracle(self, prompt: Prompt, rng: random.Random) -> str:
         """One right completion, drawn so that all solutions of the problem are seen over many draws."""
 
+    def teacher(self, prompt: Prompt, rng: random.Random) -> str | None:
+        """A right completion as someone who knows the problem would write it, to learn from; None where there is none."""
+        return self.oracle(prompt, rng)
+
     @abstractmethod
     def perturb(self, prompt: Prompt, rng: random.Random) -> Prompt:
         """The problem in another guise: exactly the same completions are right, so one output can be scored
         twice."""
+
+    def prepare(self, files: Path, fits: Callable[[Prompt], str | None], say: Callable[[str], None]) -> None:
+        """Called once before the first problem is drawn. ``files`` is the storage root, ``fits`` says why a prompt is too
+        long for the model (or None), ``say`` logs a sentence. Tasks that generate need none of these."""
+        return
+
+    def draw(self, split: Split, count: int, *, seed: int) -> list[Prompt]:
+        """``count`` problems of a split with distinct uids, a longer list beginning with the shorter one of the same seed.
+
+        Raises ConfigError when the task seems to hold fewer (1,000 draws and more in a row brought nothing new).
+        """
+        rng = random.Random(f"{self.name}/{split}/{seed}")
+        found: dict[str, Prompt] = {}
+        misses = 0
+        while len(found) < count:
+            prompt = self.generate_in(split, rng)
+            if prompt.uid not in found:
+                found[prompt.uid] = prompt
+                misses = 0
+                continue
+            misses += 1
+            if misses > 1_000 + 20 * len(found):
+                raise ConfigError(
+                    f"task {self.name!r} has only about {len(found)} {split} problems under these settings, "
+                    f"but {count} were asked for: ask for fewer, or widen the task's ranges"
+                )
+        return list(found.values())
 
     def generate_in(self, split: Split, rng: random.Random) -> Prompt:
         """A problem of one split; a task for which drawing is costly may aim at the split instead of rejecting."""
@@ -116,25 +150,7 @@ def split_of(uid: str) -> Split:
 
 
 def problems(task: Task, split: Split, count: int, *, seed: int) -> list[Prompt]:
-    """``count`` problems of ``split`` with distinct uids; the same arguments give the same list.
-
-    Raises ConfigError when the task seems to hold fewer (1,000 draws and more in a row brought nothing new).
-    """
+    """``count`` problems of ``split`` with distinct uids; the same arguments give the same list. Raises ConfigError."""
     if split not in SPLITS:
         raise ConfigError(f"split {split!r} does not exist, expected one of {', '.join(SPLITS)}")
-    rng = random.Random(f"{task.name}/{split}/{seed}")
-    found: dict[str, Prompt] = {}
-    misses = 0
-    while len(found) < count:
-        prompt = task.generate_in(split, rng)
-        if prompt.uid not in found:
-            found[prompt.uid] = prompt
-            misses = 0
-            continue
-        misses += 1
-        if misses > 1_000 + 20 * len(found):
-            raise ConfigError(
-                f"task {task.name!r} has only about {len(found)} {split} problems under these settings, "
-                f"but {count} were asked for: ask for fewer, or widen the task's ranges"
-            )
-    return list(found.values())
+    return task.draw(split, count, seed=seed)

@@ -36,9 +36,17 @@ TASKS: Mapping[str, type[Task]] = _LazyTasks(
         "countdown": "trainer.data.tasks.countdown:Countdown",
         "mod_chain": "trainer.data.tasks.mod_chain:ModChain",
         "parity": "trainer.data.tasks.parity:Parity",
+        "branches": "trainer.data.tasks.branches:Branches",
         "maze": "trainer.data.tasks.maze:Maze",
+        "lookup": "trainer.data.tasks.lookup:Lookup",
+        "reasoning_gym": "trainer.data.tasks.reasoning_gym:ReasoningGym",
+        "dataset": "trainer.data.tasks.dataset:Dataset",
     }
 )
+
+
+PROCEDURAL = tuple(name for name in TASKS if name not in ("reasoning_gym", "dataset"))
+"""The tasks that generate their problems from a seed, and need nothing but this package for it."""
 
 
 def make_task(name: str, params: Mapping[str, Any] | None = None) -> Task:

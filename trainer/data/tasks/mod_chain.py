@@ -1,4 +1,4 @@
-"""Modular chain: `7+12-5%10:` → `4`. Chance policy: a uniformly drawn residue, so 1/modulus exactly."""
+"""Modular chain: `7+12-5%10:` → `4`, or worked `9 4`. Chance policy: uniformly drawn residues, so 1/modulus exactly."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import Field
 from trainer.core.types import Prompt, Verdict
 from trainer.data.task import WRONG, Task, TaskParams
 
+MOST_STEPS = 64
 _RESIDUE = re.compile(r"0|[1-9][0-9]{0,3}")
 
 
@@ -23,11 +24,16 @@ class ModChainParams(TaskParams):
     modulus: int = Field(
         default=10, ge=2, le=1000, title="Modulus", description="The answer is the remainder by this number."
     )
+    worked: bool = Field(
+        default=False,
+        title="Worked",
+        description="The answer is the last of several remainders, and solutions give one after each step.",
+    )
 
 
 class ModChain(Task):
-    """A sum with plus and minus signs, reduced by a modulus; the answer class and the canonical form are the
-    residue."""
+    """A sum with plus and minus signs, reduced by a modulus; the answer class is the residue, and the canonical form what
+    is written: the residue, or the residues on the way to it."""
 
     name = "mod_chain"
     title = "Modular chain"
@@ -47,7 +53,8 @@ class ModChain(Task):
 
     @property
     def max_completion_chars(self) -> int:
-        return len(str(self.params.modulus - 1))
+        p = self.params
+        return (p.terms - 1) * (len(str(p.modulus - 1)) + 1) - 1 if p.worked else len(str(p.modulus - 1))
 
     def generate(self, rng: random.Random) -> Prompt:
         """Numbers and signs uniform and independent; the first number is added."""
@@ -57,16 +64,25 @@ class ModChain(Task):
         return self._prompt([[s, n] for s, n in zip(signs, numbers, strict=True)], p.modulus)
 
     def score(self, completion: str, prompt: Prompt) -> Verdict:
-        """Admissible: a number from 0 to modulus-1 in plain digits without leading zeros, nothing else."""
+        """Admissible: a number from 0 to modulus-1 in plain digits without leading zeros; worked: up to 64 of them, parted by
+        single blanks. Nothing else."""
         text = completion.strip(" \n")
-        if not _RESIDUE.fullmatch(text) or int(text) >= prompt.meta["modulus"]:
+        steps = text.split(" ") if self.params.worked else [text]
+        modulus = prompt.meta["modulus"]
+        if len(steps) > MOST_STEPS or not all(_RESIDUE.fullmatch(step) and int(step) < modulus for step in steps):
             return WRONG
-        return Verdict(float(text == prompt.answer), text, text)
+        return Verdict(float(steps[-1] == prompt.answer), steps[-1], text)
 
     def oracle(self, prompt: Prompt, rng: random.Random) -> str:
-        """The residue; there is only one right completion."""
+        """The residue, which is the only right completion; worked: the remainder after each sign."""
         assert prompt.answer is not None
-        return prompt.answer
+        if not self.params.worked:
+            return prompt.answer
+        total, steps = 0, []
+        for sign, number in prompt.meta["terms"]:
+            total += sign * number
+            steps.append(str(total % prompt.meta["modulus"]))
+        return " ".join(steps[1:])
 
     def perturb(self, prompt: Prompt, rng: random.Random) -> Prompt:
         """The signed terms in another order, one that is added still first. The uid differs where the text
@@ -81,7 +97,7 @@ class ModChain(Task):
         """``terms``: [sign, number] pairs."""
         text = "".join(("+" if sign > 0 else "-") + str(number) for sign, number in terms)[1:]
         return self.make_prompt(
-            identity=[terms, modulus],
+            identity=[terms, modulus, "worked"] if self.params.worked else [terms, modulus],
             text=f"{text}%{modulus}:",
             answer=str(sum(sign * number for sign, number in terms) % modulus),
             meta={"terms": terms, "modulus": modulus, "chance": 1 / modulus},

@@ -1,0 +1,1 @@
+"""Sample makers: what of a trajectory the optimiser sees, and in how many pieces."""
