@@ -14,16 +14,18 @@ import importlib.util
 import os
 import pkgutil
 import sys
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from trainer.contract.config import InvalidConfig, Problem, RlConfig, RunConfig, parse_config, problems_of
+from trainer.contract.algorithm import GROUP_ADVANTAGES
+from trainer.contract.config import InvalidConfig, Problem, RlConfig, RunConfig, migrated, parse_config, problems_of
 from trainer.contract.presets import PRESETS, fill
 from trainer.core.errors import ConfigError
-from trainer.core.registry import SINGLE_SLOTS, MethodParams, MethodSpec
+from trainer.core.registry import SINGLE_SLOTS, MethodParams, MethodSpec, Slot
 from trainer.data.tasks import TASKS
 
 FILES_VARIABLE = "UNSQUEEZE_METHOD_FILES"
@@ -67,17 +69,31 @@ def params_of(choice: Any) -> MethodParams:
     return all_methods()[choice.slug].params(**choice.params)
 
 
+def starting_algorithm(slugs: Iterable[str]) -> dict[str, Any]:
+    """The fields of the algorithm section that the known ones of these methods start from; later ones win."""
+    known = all_methods()
+    return {name: value for slug in slugs if slug in known for name, value in known[slug].algorithm.items()}
+
+
+def _slugs(document: dict[str, Any]) -> list[str]:
+    """The methods that an unchecked document names."""
+    methods = document.get("methods")
+    choices = methods if isinstance(methods, (list, tuple)) else ()
+    return [str(choice.get("slug")) for choice in choices if isinstance(choice, dict)]
+
+
 def resolve(document: Any) -> RunConfig:
     """A launch document as a complete configuration: presets filled in, every parameter checked and spelled out.
 
     Raises InvalidConfig with all problems found. Resolving a resolved document changes nothing.
     """
-    if isinstance(document, dict) and document.get("kind") == "rl" and isinstance(document.get("algorithm", {}), dict):
+    document = migrated(document)
+    if document.get("kind") == "rl" and isinstance(document.get("algorithm", {}), dict):
         section = document.get("algorithm", {})
         preset = section.get("preset", "grpo")
         if not isinstance(preset, str) or preset not in PRESETS:
             raise InvalidConfig([_unknown("algorithm.preset", str(preset), list(PRESETS))])
-        document = {**document, "algorithm": fill(section)}
+        document = {**document, "algorithm": fill(section, starting_algorithm(_slugs(document)))}
     try:
         config = parse_config(document)
     except InvalidConfig as error:
@@ -94,6 +110,8 @@ def resolve(document: Any) -> RunConfig:
     if isinstance(config, RlConfig):
         changes["methods"] = _resolve_methods(config, problems)
         problems += _rl_problems(config)
+    if config.hardware.processes > 1:
+        problems += _process_problems(config)
     if config.evaluation.every and not config.evaluation.samples:
         problems.append(Problem("evaluation.samples", "is needed when validations are scheduled"))
     if problems:
@@ -121,13 +139,30 @@ def _parameter_problems(document: Any) -> list[Problem]:
 def _rl_problems(config: RlConfig) -> list[Problem]:
     out = []
     a = config.algorithm
-    if a.num_generations < 2:
+    if a.num_generations < 2 and (a.advantage in GROUP_ADVANTAGES or a.zero_variance != "keep"):
         out.append(
             Problem(
                 "algorithm.num_generations",
                 f"group advantages need at least 2 rollouts per prompt (found {a.num_generations})",
             )
         )
+    if a.zero_variance == "refill" and a.prompts_per_iteration >= config.task.problems:
+        out.append(
+            Problem(
+                "algorithm.zero_variance",
+                f"found 'refill', but all {config.task.problems} training problems are drawn at once, so that there are no "
+                "others; lower algorithm.prompts_per_iteration or raise task.problems",
+            )
+        )
+    if a.overlong_buffer > config.sampling.max_new_tokens:
+        out.append(
+            Problem(
+                "algorithm.overlong_buffer",
+                f"found {a.overlong_buffer}, expected at most sampling.max_new_tokens {config.sampling.max_new_tokens}",
+            )
+        )
+    if a.kl_target is not None and not a.kl_coef:
+        out.append(Problem("algorithm.kl_target", "moves the KL coefficient, which is 0; set algorithm.kl_coef"))
     if a.prompts_per_iteration > config.task.problems:
         out.append(
             Problem(
@@ -136,6 +171,8 @@ def _rl_problems(config: RlConfig) -> list[Problem]:
                 f"has {config.task.problems} problems; lower it or raise task.problems",
             )
         )
+    if a.staleness:
+        out += _staleness_problems(config)
     if a.minibatches > a.prompts_per_iteration:
         out.append(
             Problem(
@@ -143,6 +180,81 @@ def _rl_problems(config: RlConfig) -> list[Problem]:
                 f"found {a.minibatches} for {a.prompts_per_iteration} prompts; prompts are never split",
             )
         )
+    return out
+
+
+_DRAWN_AHEAD: frozenset[Slot] = frozenset(
+    {"prompting", "reward", "transform", "samples", "advantage", "objective", "diagnostic"}
+)
+"""Slots whose parts don't mind that batches are drawn before earlier ones are trained."""
+
+
+def _staleness_problems(config: RlConfig) -> list[Problem]:
+    out, path = [], "algorithm.staleness"
+    if config.algorithm.mismatch == "off":
+        out.append(
+            Problem(
+                path,
+                f"found {config.algorithm.staleness} without a sampler correction: the batch is from older weights; set "
+                "algorithm.mismatch, e.g. token_truncate",
+            )
+        )
+    if config.sampling.truncated:
+        out.append(
+            Problem(
+                path,
+                "found with top_k, top_p or min_p: the tokens that the older weights kept are not known any more when the "
+                "batch is trained; leave sampling whole or set this to 0",
+            )
+        )
+    for choice in config.methods:
+        spec = all_methods().get(choice.slug)
+        if spec is not None and (slots := sorted(spec.parts.keys() - _DRAWN_AHEAD)):
+            out.append(
+                Problem(
+                    path,
+                    f"found with {spec.title}, whose {', '.join(slots)} must see an iteration trained before the next one is "
+                    "drawn; set this to 0",
+                )
+            )
+    return out
+
+
+_IN_PROCESSES: frozenset[Slot] = frozenset(
+    {"curriculum", "prompting", "transform", "samples", "advantage", "objective", "phases", "diagnostic"}
+)
+"""Slots whose parts see every process's samples, and neither draw, judge nor step by themselves."""
+
+
+def _process_problems(config: RunConfig) -> list[Problem]:
+    """What several processes cannot train together."""
+    path, out = "hardware.processes", []
+    found = f"found {config.hardware.processes} with"
+    if config.rollout.engine == "vllm":
+        out.append(
+            Problem(path, f"{found} vLLM, which samples in one process; set rollout.engine to torch, or this to 1")
+        )
+    if config.policy.lora.rank is not None:
+        out.append(
+            Problem(path, f"{found} LoRA, whose adapters one process trains; empty policy.lora.rank, or set this to 1")
+        )
+    if isinstance(config, RlConfig):
+        if config.algorithm.advantage == "gae":
+            out.append(
+                Problem(
+                    path, f"{found} a value head, which one process trains; choose another advantage, or set this to 1"
+                )
+            )
+        if config.algorithm.entropy_target is not None:
+            out.append(
+                Problem(path, f"{found} algorithm.entropy_target, whose controller sees one process only; empty it")
+            )
+        for choice in config.methods:
+            spec = all_methods().get(choice.slug)
+            if spec is not None and (slots := sorted(spec.parts.keys() - _IN_PROCESSES)):
+                out.append(
+                    Problem(path, f"{found} {spec.title}, whose {', '.join(slots)} runs in one process; set this to 1")
+                )
     return out
 
 
@@ -161,6 +273,8 @@ def _resolve_methods(config: RlConfig, problems: list[Problem]) -> tuple[Any, ..
             problems.append(Problem("algorithm.preset", text))
         if params is not None:
             out.append(choice.model_copy(update={"params": params}))
+            if spec.refused is not None:
+                problems += [Problem(*why) for why in spec.refused(spec.params(**params), config).items()]
     for i, spec in enumerate(specs):
         for other in specs[:i]:
             reason = conflict_between(spec, other)

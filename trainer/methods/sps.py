@@ -7,7 +7,8 @@ rare correct ones up.
 
 Deviations and what is derived: only the abstract and reading notes were available. The forward KL is the paper's; the
 forms of p and q, the sign (+KL is minimised), the schedule, the gate and the score scale are ours and switchable. The
-explicit reward-model form and the buffer of old rollouts are left out; the phase always samples afresh.
+explicit reward-model form is left out. The loss is a mean over the prompts that could be used, where the card's simulation
+divides by all of them.
 """
 
 from __future__ import annotations
@@ -37,8 +38,12 @@ class SpsParams(MethodParams):
         ge=1,
         le=1000,
     )
-    k_irl: int = setting(
-        1, "Inverse-RL iterations per cycle", "Each draws fresh rollouts and takes one optimiser step.", ge=1, le=100
+    k_irl: int = setting(1, "Inverse-RL iterations per cycle", "Each takes one optimiser step.", ge=1, le=100)
+    fresh: bool = setting(
+        True,
+        "Fresh rollouts",
+        "Off: the phase takes the rollouts of the RL iterations before it, and samples nothing.",
+        advanced=True,
     )
     target: Literal["reward_boltzmann", "uniform_distinct", "correct_uniform"] = setting(
         "reward_boltzmann", "Target q", "exp(r/α) over the demonstrations, equal on all, or equal on the correct ones."
@@ -92,16 +97,22 @@ class SpsPhases:
     def __init__(self, params: SpsParams, config: RlConfig) -> None:
         self.p = params
         self.group_size = config.algorithm.num_generations
+        self.prompts = config.algorithm.prompts_per_iteration
 
     def plan(self, ctx: Context) -> PhasePlan:
         """The base objective, or inverse RL on distinct rollouts with its own learning rate and a single pass."""
         from trainer.core.slots import PhasePlan
         from trainer.objectives.irl import InverseRL
+        from trainer.rollout.packed import unpacked
         from trainer.transforms.deduplicate import KeepDistinct
 
         if ctx.state.phase.name != "irl":
             return PhasePlan("rl", "RL")
-        p = self.p
+        p, groups = self.p, None
+        if not p.fresh:
+            buffer = ctx.state.memory_of("sps")["buffer"]
+            chosen = ctx.rng("sps buffer").sample(buffer, min(self.prompts, len(buffer)))
+            groups = tuple(unpacked(chosen))
         objective = InverseRL(
             target=p.target, alpha=p.alpha, prompts=p.prompts, score=p.score, scale=p.score_scale, kl_coef=p.irl_kl_coef
         )
@@ -113,19 +124,26 @@ class SpsPhases:
             advantages=False,
             lr_scale=p.irl_lr_scale,
             single_step=True,
+            groups=groups,
         )
 
     def advance(self, ctx: Context) -> None:
         """Counts the completed iteration and moves on where its phase is over."""
+        from trainer.rollout.packed import packed
+
         phase, memory = ctx.state.phase, ctx.state.memory_of("sps")
         phase.done += 1
         ctx.metrics["sps/phase"] = float(phase.name == "irl")
         if phase.name == "irl":
             if phase.done >= self.p.k_irl or self._must_stop(ctx, memory["accuracy"]):
                 ctx.state.policies.pop("phase_start", None)
+                memory.pop("buffer", None)
                 phase.name, phase.done, phase.cycle = "rl", 0, phase.cycle + 1
             return
         memory["accuracy"] = ctx.metrics["accuracy/train"]
+        if not self.p.fresh:
+            kept = memory.get("buffer", []) if phase.done > 1 else []
+            memory["buffer"] = kept + packed(ctx.groups)
         if phase.done >= self.p.k_rl:
             phase.done = 0
             if self._triggered(ctx):
@@ -138,7 +156,8 @@ class SpsPhases:
                     )
 
     def _must_stop(self, ctx: Context, accuracy_before: float) -> bool:
-        drop = accuracy_before - ctx.metrics["accuracy/train"]
+        # Old rollouts say nothing of the policy's accuracy now.
+        drop = accuracy_before - ctx.metrics["accuracy/train"] if self.p.fresh else 0.0
         return ctx.tallied("sps/phase_kl") > self.p.stop_kl or drop > self.p.stop_drop
 
     def _triggered(self, ctx: Context) -> bool:

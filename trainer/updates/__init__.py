@@ -1,0 +1,1 @@
+"""Parts around the optimiser step."""
