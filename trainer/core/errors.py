@@ -29,5 +29,13 @@ class MethodError(UnsqueezeError, RuntimeError):
     """A method's part broke its protocol or raised; the message names the method and the slot."""
 
 
+class Superseded(UnsqueezeError):
+    """A later attempt of the run has begun; this one saves nothing more."""
+
+
 class StopRequested(UnsqueezeError):
     """SIGTERM arrived or the parent went away; raised at the next safe point."""
+
+
+class DatasetError(UnsqueezeError, ValueError):
+    """A dataset file cannot be read, or is not what the run was launched with."""

@@ -8,14 +8,17 @@ entry-point group ``unsqueeze.methods`` or a file, with no edit here.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from trainer.contract.charts import Chart
 from trainer.core.errors import ConfigError, MethodError
+
+if TYPE_CHECKING:
+    from trainer.contract.config import RlConfig
 
 Slot = Literal[
     "curriculum",
@@ -58,7 +61,9 @@ class MethodSpec:
     """Everything the product knows about a method before it runs.
 
     ``parts`` maps a slot to lazily named classes, each called with the params; ``derived`` is True where the paper left
-    formulas open and ours are shown with that badge. ``problems`` are the words people search by.
+    formulas open and ours are shown with that badge. ``problems`` are the words people search by. ``refused`` says from
+    its parameters and the configuration which settings it cannot run with: their paths and the reasons; ``algorithm`` has
+    the fields of the algorithm section that it starts from where a launcher gives none.
     """
 
     slug: str
@@ -70,6 +75,8 @@ class MethodSpec:
     bases: tuple[str, ...] = ()
     needs: frozenset[str] = frozenset()
     conflicts: Mapping[str, str] = field(default_factory=dict)
+    algorithm: Mapping[str, Any] = field(default_factory=dict)
+    refused: Callable[[Any, RlConfig], Mapping[str, str]] | None = None
     problems: tuple[str, ...] = ()
     signals: tuple[Chart, ...] = ()
     derived: bool = False

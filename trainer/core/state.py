@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from trainer.policy.load import Policy
+    from trainer.policy.shards import Shards
 
 
 @dataclass
@@ -36,35 +37,56 @@ class Counters:
 
 @dataclass
 class PolicyState:
-    """A named policy. ``optimizer`` is None for a frozen one (reference, start of a phase)."""
+    """A named policy. ``optimizer`` is None for a frozen one (reference, start of a phase). Where several processes train it,
+    ``shards`` holds what the optimiser moves, and ``policy`` is the whole copy that follows it."""
 
     policy: Policy
     optimizer: torch.optim.Optimizer | None = None
+    shards: Shards | None = None
+
+    @property
+    def trained(self) -> torch.nn.Module:
+        """The model whose parameters the optimiser has."""
+        return self.policy.model if self.shards is None else self.shards.model
+
+
+@dataclass
+class HeadState:
+    """An auxiliary network on the policy's hidden states, and its optimiser."""
+
+    module: torch.nn.Module
+    optimizer: torch.optim.Optimizer
 
 
 @dataclass
 class PhaseState:
-    """Where the outer machine stands: ``name`` of the phase, iterations done in it, completed cycles."""
+    """Where the outer machine stands: ``name`` of the phase, iterations done in it, completed cycles. ``trained`` is the
+    phase of the last completed iteration, which differs from ``name`` at a change; empty before the first."""
 
     name: str = "rl"
     done: int = 0
     cycle: int = 0
+    trained: str = ""
 
 
 @dataclass
 class TrainState:
-    """Everything. ``memory`` holds JSON values and tensors that parts keep between iterations, by part name;
-    ``evaluated`` is the last iteration whose scheduled evaluation is complete (−1: none)."""
+    """Everything. ``heads`` are the policy's extra outputs (`trainer.policy.heads`); ``memory`` holds JSON values and
+    tensors that parts keep between iterations, by part name; ``evaluated`` is the last iteration whose scheduled evaluation
+    is complete (−1: none), ``validation`` the numbers of the validation at iteration ``validated``."""
 
     policies: dict[str, PolicyState]
     counters: Counters = field(default_factory=Counters)
     phase: PhaseState = field(default_factory=PhaseState)
     memory: dict[str, dict[str, Any]] = field(default_factory=dict)
     evaluated: int = -1
+    validation: dict[str, float] = field(default_factory=dict)
+    validated: int = -1
+    heads: dict[str, HeadState] = field(default_factory=dict)
 
     def axes(self, **changes: Any) -> Axes:
-        """The current place on every axis."""
-        return Axes(**{**asdict(self.counters), "phase": self.phase.name, **changes})
+        """The current place on every axis: where the last completed iteration has led."""
+        return Axes(**{**asdict(self.counters), "phase": self.phase.trained or self.phase.name, **changes})
 
     def memory_of(self, part: str, default: Callable[[], dict[str, Any]] = dict) -> dict[str, Any]:
         """A part's own memory, created on first use; it is saved and restored with the state."""

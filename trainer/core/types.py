@@ -13,16 +13,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import torch
 
+    from trainer.policy.truncation import Kept
+
 SpanKind = Literal["prompt", "think", "call", "answer", "observation", "template", "injected", "copy"]
 Origin = Literal["policy", "env", "hint", "teacher", "replacement", "history"]
 EndReason = Literal["eos", "length", "stop"]
+
+AUTHOR = "author_logprobs"
+"""A batch's column (N, T): a teacher's log-probs of tokens that nobody sampled, NaN where unknown or sampled."""
 
 
 def content_hash(*parts: Any) -> str:
@@ -65,16 +71,20 @@ class Verdict:
 
     ``reward`` None means no verdict. ``answer`` is the key of the final answer's class (None: nothing parseable).
     ``canonical`` is equal for two trajectories iff they are the same solution (None: not admissible as one).
+    ``by`` names the comparer that decided, where a task has several.
     """
 
     reward: float | None
     answer: str | None
     canonical: str | None
+    by: str = ""
 
 
 @dataclass(frozen=True)
 class Span:
-    """A run of token ids with one meaning. ``logprobs`` exist iff ``sampled``; one per id, sampling distribution."""
+    """A run of token ids with one meaning. ``logprobs``, one per id, are those of whoever wrote them: of the sampling
+    distribution where ``sampled``, otherwise of a teacher, where known. A span of kind ``copy`` repeats the tokens of the node
+    ``source`` where forked pieces join; it is never trained."""
 
     ids: tuple[int, ...]
     kind: SpanKind
@@ -86,10 +96,15 @@ class Span:
     step: int | None = None
     origin: Origin = "policy"
     policy_version: int = 0
+    source: int | None = None
 
     def __post_init__(self) -> None:
-        if self.sampled != (self.logprobs is not None):
-            raise ValueError(f"span of kind {self.kind!r}: sampled={self.sampled} needs logprobs iff sampled")
+        if (self.kind == "copy") != (self.source is not None) or (self.source is not None and self.trained):
+            raise ValueError(
+                f"span of kind {self.kind!r}: a copy names its source, nothing else does, and it is not trained"
+            )
+        if self.sampled and self.logprobs is None:
+            raise ValueError(f"span of kind {self.kind!r}: sampled, but without the sampler's logprobs")
         if self.logprobs is not None and len(self.logprobs) != len(self.ids):
             raise ValueError(f"span of kind {self.kind!r}: {len(self.ids)} ids but {len(self.logprobs)} logprobs")
 
@@ -108,7 +123,8 @@ class Node:
 @dataclass
 class Trajectory:
     """One attempt at a prompt: a DAG of nodes, usually a path. ``rewards`` are named components of the whole attempt;
-    ``reward`` is what training uses (None: no verdict, left out of the advantage)."""
+    ``reward`` is what training uses (None: no verdict, left out of the advantage); ``outcome`` is the same without
+    rewards that only shape it (a punishment of length)."""
 
     nodes: list[Node]
     uid: str
@@ -117,8 +133,10 @@ class Trajectory:
     text: str = ""
     rewards: dict[str, float | None] = field(default_factory=dict)
     reward: float | None = None
+    outcome: float | None = None
     answer: str | None = None
     canonical: str | None = None
+    judged_by: str = ""
 
     def path(self, leaf: int | None = None) -> list[Node]:
         """Root → leaf by first parents (default: the last node)."""
@@ -143,7 +161,7 @@ class Trajectory:
     @property
     def correct(self) -> bool:
         """Whether the attempt earned the full reward of 1."""
-        return self.reward is not None and self.reward >= 1.0
+        return self.outcome is not None and self.outcome >= 1.0
 
     @property
     def sampled_tokens(self) -> int:
@@ -169,14 +187,27 @@ class Group:
     @property
     def zero_variance(self) -> bool:
         """All verdicts equal (range test below 1e-6): no learning signal. True where there is no verdict at all."""
-        rewards = [t.reward for t in self.trajectories if t.reward is not None]
-        return not rewards or max(rewards) - min(rewards) < 1e-6
+        return _all_equal(t.reward for t in self.trajectories)
+
+    @property
+    def same_outcome(self) -> bool:
+        """The same of outcomes: all right, all wrong, or nothing judged."""
+        return _all_equal(t.outcome for t in self.trajectories)
+
+
+def _all_equal(values: Iterable[float | None]) -> bool:
+    known = [v for v in values if v is not None]
+    return not known or max(known) - min(known) < 1e-6
 
 
 @dataclass
 class Sample:
-    """A linear sequence for the optimiser. ``prefix_ids`` is context; ``ids`` holds everything after it, with one entry
-    per id in ``trained`` (enters the loss), ``sampled`` and ``sampler_logprobs`` (NaN where not sampled)."""
+    """What the optimiser sees of a trajectory. ``prefix_ids`` is context; ``ids`` holds everything after it, with one entry
+    per id in ``trained`` (enters the loss), ``sampled`` and ``sampler_logprobs`` (NaN where not sampled). ``columns`` become
+    the batch's: a number of the sample, or one per id; NaN in samples that lack one.
+
+    ``parents`` makes it a tree: the place in ``ids`` of the token before each token, −1 for the prefix's last, always
+    earlier. A token then sees its ancestors only, and its position is its depth. Without, it is a line."""
 
     prefix_ids: tuple[int, ...]
     ids: tuple[int, ...]
@@ -186,6 +217,7 @@ class Sample:
     group_id: str
     trajectory: Trajectory
     columns: dict[str, float | tuple[float, ...]] = field(default_factory=dict)
+    parents: tuple[int, ...] | None = None
 
 
 @dataclass
@@ -194,7 +226,9 @@ class Batch:
 
     ``prefix_ids_NP`` right-aligned in meaning but right-padded in memory with ``prefix_len_N``; ``ids_NT`` right-padded
     with ``mask_NT`` (1 = enters the loss) and ``length_N`` (tokens present). ``columns`` are named per-sample ``(N,)`` or
-    per-token ``(N, T)`` tensors that parts declare and fill.
+    per-token ``(N, T)`` tensors that parts declare and fill. ``kept`` are the tokens that truncated sampling left to choose
+    from, by sample; None where it left all. ``parents_NT`` (see `Sample`) is None where all samples are lines.
+    Rows with equal ``trajectory_ids`` are samples of one trajectory; without any, each is one of its own.
     """
 
     samples: Sequence[Sample]
@@ -206,8 +240,36 @@ class Batch:
     group_ids: list[str]
     reward_N: torch.Tensor
     columns: dict[str, torch.Tensor] = field(default_factory=dict)
+    kept: Sequence[Kept] | None = None
+    parents_NT: torch.Tensor | None = None
+    trajectory_ids: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        if not self.trajectory_ids:
+            self.trajectory_ids = range(self.size)
 
     @property
     def size(self) -> int:
         """Number of samples N."""
         return len(self.group_ids)
+
+    @property
+    def outcome_N(self) -> torch.Tensor:
+        """Outcomes (N,), float64: the reward without what only shapes it. Each trajectory's stands at its first sample; NaN
+        at its others, and without a verdict."""
+        import torch
+
+        found: list[float] = []
+        seen: set[int] = set()
+        for sample, trajectory in zip(self.samples, self.trajectory_ids, strict=True):
+            outcome = sample.trajectory.outcome
+            found.append(math.nan if outcome is None or trajectory in seen else outcome)
+            seen.add(trajectory)
+        return torch.tensor(found, dtype=torch.double)
+
+    @property
+    def on_policy_NT(self) -> torch.Tensor:
+        """1 where a token enters the loss and the sampler drew it (N, T): what ratios, clips and KLs are about. Tokens that
+        are trained and not sampled are left to the objective of whoever put them there."""
+        sampled = self.columns.get("sampled")
+        return self.mask_NT if sampled is None else self.mask_NT * sampled

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
-from trainer.advantages import groups
+from trainer.advantages.estimators import Outcome, estimate
 from trainer.contract.config import AlgorithmSection, RlConfig
 from trainer.core.context import Context
 from trainer.core.errors import ConfigError
@@ -31,9 +31,15 @@ from trainer.curricula.uniform import Uniform
 from trainer.loop.batching import WholePath
 from trainer.loop.phases import SinglePhase
 from trainer.methods import all_methods, params_of
+from trainer.objectives.entropy import EntropyBonus
+from trainer.objectives.kl_term import KlToBase
 from trainer.objectives.policy_gradient import PolicyGradient
+from trainer.objectives.value_term import ValueTerm
+from trainer.policy.heads import VALUE
 from trainer.rewards.exact import TaskReward
+from trainer.rewards.overlong import SoftOverlong
 from trainer.rollout.plan import SinglePass
+from trainer.transforms.dynamic_sampling import DynamicSampling
 
 _LOOP_SLOTS = frozenset(
     {
@@ -53,20 +59,22 @@ _LOOP_SLOTS = frozenset(
 
 
 class BaseAdvantage:
-    """The base row's estimator: the first (N, 1) column that shapers then change."""
+    """The base row's estimator: the first advantages, which shapers then change."""
 
     def __init__(self, algorithm: AlgorithmSection) -> None:
         self.a = algorithm
 
-    def estimate(self, batch: Batch) -> torch.Tensor:
-        """Advantages (N,) of the batch by the algorithm's name."""
-        if self.a.advantage == "group_zscore":
-            return groups.group_zscore(
-                batch.reward_N, batch.group_ids, eps=self.a.adv_eps, unbiased=self.a.std_unbiased
-            )
-        if self.a.advantage == "group_mean":
-            return groups.group_mean(batch.reward_N, batch.group_ids)
-        return groups.leave_one_out(batch.reward_N, batch.group_ids)
+    def estimate(self, batch: Batch, ctx: Context) -> torch.Tensor:
+        """Advantages (N,) or (N, T) by the algorithm's name; fills the column ``returns`` where there are values."""
+        columns = batch.columns
+        penalty = columns.get("kl_penalty", torch.zeros_like(batch.mask_NT))
+        memory = ctx.state.memory_of("advantage")
+        values = columns.get(f"old_{VALUE}")
+        outcome = Outcome(batch.reward_N, batch.group_ids, batch.mask_NT, penalty, values, memory)
+        found = estimate(outcome, batch.trajectory_ids, self.a)
+        if found.returns_NT is not None:
+            columns["returns"] = found.returns_NT
+        return found.advantage
 
 
 @dataclass
@@ -103,15 +111,41 @@ _ATTRIBUTE = {
 _REPLACED = SINGLE_SLOTS | {"rollout_plan", "samples"}
 
 
+def base_objectives(a: AlgorithmSection) -> list[Objective]:
+    """The terms of the base row: the policy's, and those that the section asks for."""
+    out: list[Objective] = [PolicyGradient(a)]
+    if a.needs_reference:
+        out.append(KlToBase(a))
+    if a.entropy_coef or a.entropy_target is not None:
+        out.append(EntropyBonus(a))
+    if a.advantage == "gae":
+        out.append(ValueTerm(a))
+    return out
+
+
+def settled(config: RlConfig, ctx: Context) -> RlConfig:
+    """The configuration with what was left to the engine decided, which a line in the log tells where it matters."""
+    engine: Literal["torch", "vllm"] = "vllm" if "vllm" in ctx.sampler.capabilities else "torch"
+    a = config.algorithm
+    correction = a.correction(engine)
+    if a.mismatch == "auto" and correction != "off":
+        why = f"batches are up to {a.staleness} updates old" if a.staleness else "vLLM draws the rollouts"
+        ctx.emit.log(f"sampler correction: {correction}, because {why} (algorithm.mismatch is auto)")
+    return config.model_copy(update={"algorithm": a.model_copy(update={"mismatch": correction})})
+
+
 def assemble(config: RlConfig) -> Parts:
     """Builds the parts of a resolved configuration. Single slots are replaced, list slots grow in declared order."""
+    a = config.algorithm
     parts = Parts(
         curriculum=Uniform(),
         plan=SinglePass(config),
-        base_advantage=BaseAdvantage(config.algorithm),
+        base_advantage=BaseAdvantage(a),
         phases=SinglePhase(),
-        objectives=[PolicyGradient(config.algorithm)],
+        objectives=base_objectives(a),
     )
+    if a.overlong_buffer:
+        parts.rewards.append(SoftOverlong(config))
     filled: dict[str, str] = {}
     for choice in config.methods:
         spec = all_methods()[choice.slug]
@@ -127,13 +161,19 @@ def assemble(config: RlConfig) -> Parts:
                     setattr(parts, _ATTRIBUTE[slot], part)
                 else:
                     getattr(parts, _ATTRIBUTE[slot]).append(part)
+    if a.zero_variance != "keep":
+        # Last, so that a group that a method has rescued isn't dropped.
+        parts.transforms.append(DynamicSampling(config))
     return parts
 
 
 def advantage_column(parts: Parts, batch: Batch, ctx: Context) -> torch.Tensor:
     """Advantages (N, T) of the batch: the base estimate, then every shaper; constant along a sequence unless shaped."""
+    for objective in parts.objectives:
+        if isinstance(objective, KlToBase):
+            objective.penalise(batch, ctx)
     with guarded("advantage", parts.base_advantage):
-        value = parts.base_advantage.estimate(batch)
+        value = parts.base_advantage.estimate(batch, ctx)
     for shaper in parts.advantages:
         with guarded("advantage", shaper):
             value = shaper.shape(value, batch, ctx)

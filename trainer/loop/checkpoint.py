@@ -1,21 +1,25 @@
 """The whole `TrainState` in one folder: safetensors and JSON, written atomically, manifest last, never a pickle.
 
-<folder>/policies/<name>/   standard transformers layout (loads with AutoModelForCausalLM)
+<folder>/policies/<name>/   standard transformers layout (loads with AutoModelForCausalLM), or peft's of an adapter
 <folder>/optimizer.<name>.safetensors
+<folder>/heads/<name>.safetensors, optimizer.head.<name>.safetensors   extra outputs of the policy, if any
 <folder>/memory.safetensors  tensors that parts keep
 <folder>/state.json          counters, phase, memory, configuration, versions
 <folder>/manifest.json       hash and size of every file above; a folder without it is not a checkpoint
+
+Which checkpoints of a run there are, and which of them are kept, is in `trainer.loop.checkpoint_files`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,30 +27,71 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from trainer import __version__
+from trainer.contract import versions as schemas
 from trainer.contract.config import RlConfig, SftConfig
-from trainer.core.errors import CheckpointError
-from trainer.core.state import Counters, PhaseState, PolicyState, TrainState
+from trainer.core.errors import CheckpointError, Superseded
+from trainer.core.state import Counters, HeadState, PhaseState, PolicyState, TrainState
+from trainer.core.world import World
+from trainer.loop.checkpoint_files import MANIFEST, entry_of, verify
 from trainer.loop.optim import load_optimizer_tensors, make_optimizer, optimizer_tensors
-from trainer.policy.fingerprint import weights_hash
+from trainer.policy.hardware import placed
+from trainer.policy.heads import new_heads
 from trainer.policy.load import load_policy, save_policy
 
-CHECKPOINT_VERSION = 1
 _TENSOR = "__tensor__"
 
 
 def versions() -> dict[str, str]:
     """What the bits of a run depend on besides its configuration."""
     return {
+        "unsqueeze": __version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
+        "processor": _processor(),
         "threads": str(torch.get_num_threads()),
         **{p: version(p) for p in ("torch", "transformers", "safetensors")},
+        # Only runs with adapters need it.
+        **({"peft": version("peft")} if find_spec("peft") else {}),
     }
 
 
-def save_checkpoint(folder: Path, state: TrainState, config: RlConfig | SftConfig) -> dict[str, Any]:
-    """Writes a checkpoint and returns its manifest. Raises CheckpointError (an OSError) when the disk is full or the
-    folder cannot be written; nothing half-written is left and older checkpoints stay."""
+def _processor() -> str:
+    """The processor's kind: its vector instructions and caches decide in which order sums are rounded."""
+    told = Path("/proc/cpuinfo")
+    lines = told.read_text().split("\n\n")[0].splitlines() if told.exists() else []
+    fields = dict(line.replace("\t", "").split(": ", 1) for line in lines if ": " in line)
+    model = " ".join(fields[name] for name in ("model name", "cpu family", "model") if name in fields)
+    return f"{model or platform.processor()} {torch.backends.cpu.get_cpu_capability()}".strip()
+
+
+def save_checkpoint(
+    folder: Path,
+    state: TrainState,
+    config: RlConfig | SftConfig,
+    *,
+    fence: Callable[[], None] | None = None,
+    world: World | None = None,
+) -> dict[str, Any]:
+    """Writes a checkpoint and returns its manifest; of the processes of ``world`` the first one writes, whole tensors,
+    which any number of processes goes on from. ``fence`` raises Superseded; it is asked last, when all is written and
+    before the folder takes its name: a process may have slept for hours in between. Raises CheckpointError (an OSError)
+    when the disk is full or the folder cannot be written; nothing half-written is left and older checkpoints stay."""
+    moments = {
+        name: optimizer_tensors(entry.trained, entry.optimizer)
+        for name, entry in state.policies.items()
+        if entry.optimizer is not None
+    }
+    return (world or World()).first_only(lambda: _write(folder, state, config, moments, fence))
+
+
+def _write(
+    folder: Path,
+    state: TrainState,
+    config: RlConfig | SftConfig,
+    moments: Mapping[str, dict[str, torch.Tensor]],
+    fence: Callable[[], None] | None,
+) -> dict[str, Any]:
     partial = folder.with_name(f".{folder.name}.partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)
@@ -54,33 +99,52 @@ def save_checkpoint(folder: Path, state: TrainState, config: RlConfig | SftConfi
         kept = {name: entry for name, entry in state.policies.items() if name != "reference"}
         for name, entry in kept.items():
             save_policy(entry.policy, partial / "policies" / name)
-            if entry.optimizer is not None:
-                tensors = optimizer_tensors(entry.policy.model, entry.optimizer)
-                save_file(tensors, partial / f"optimizer.{name}.safetensors")
-        tensors = {}
+            if name in moments:
+                save_file(moments[name], partial / f"optimizer.{name}.safetensors")
+        for name, head in state.heads.items():
+            (partial / "heads").mkdir(exist_ok=True)
+            save_file(on_cpu(head.module.state_dict()), partial / "heads" / f"{name}.safetensors")
+            save_file(optimizer_tensors(head.module, head.optimizer), partial / f"optimizer.head.{name}.safetensors")
+        tensors: dict[str, torch.Tensor] = {}
         memory = _split(state.memory, tensors, "")
         save_file(tensors, partial / "memory.safetensors")
         document = {
-            "schema_version": CHECKPOINT_VERSION,
+            "schema_version": schemas.TRAIN_STATE.current,
+            "release": __version__,
             "counters": asdict(state.counters),
             "phase": asdict(state.phase),
             "memory": memory,
             "evaluated": state.evaluated,
+            "validation": state.validation,
+            "validated": state.validated,
             "policies": sorted(kept),
+            "heads": sorted(state.heads),
             "config": config.model_dump(mode="json"),
             "versions": versions(),
         }
         (partial / "state.json").write_text(json.dumps(document))
+        files = [p for p in sorted(partial.rglob("*")) if p.is_file()]
         manifest = {
-            "schema_version": CHECKPOINT_VERSION,
+            "schema_version": schemas.MANIFEST.current,
+            "release": __version__,
             "iteration": state.counters.iteration,
-            "weights_hash": weights_hash(state.policies["policy"].policy.model),
-            "files": {str(p.relative_to(partial)): _entry(p) for p in sorted(partial.rglob("*")) if p.is_file()},
+            "weights_hash": state.policies["policy"].policy.weights_hash,
+            # The validation of these very weights; what "the best checkpoint" is decided by.
+            "metrics": state.validation if state.validated == state.counters.iteration else {},
+            "files": {p.relative_to(partial).as_posix(): entry_of(p) for p in files},
         }
-        _write_synced(partial / "manifest.json", json.dumps(manifest, indent=1))
+        for path in files:
+            _sync(path)
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1))
+        _sync(partial / MANIFEST)
+        if fence is not None:
+            fence()
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(partial, folder)
         return manifest
+    except Superseded:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise CheckpointError(
@@ -89,87 +153,69 @@ def save_checkpoint(folder: Path, state: TrainState, config: RlConfig | SftConfi
         ) from error
 
 
-def load_checkpoint(folder: Path, config: RlConfig | SftConfig) -> TrainState:
-    """The state of a complete, untampered checkpoint. Raises CheckpointError saying what is wrong with it."""
-    manifest = read_manifest(folder)
-    for name, entry in manifest["files"].items():
-        path = folder / name
-        if not path.is_file() or _entry(path) != entry:
-            raise CheckpointError(
-                f"checkpoint {folder}: file {name!r} is missing or differs from its manifest; use an older checkpoint"
-            )
-    document = json.loads((folder / "state.json").read_text())
-    if document["schema_version"] != CHECKPOINT_VERSION:
-        raise CheckpointError(
-            f"checkpoint {folder}: schema version {document['schema_version']}, this release reads {CHECKPOINT_VERSION}"
-        )
+def load_checkpoint(folder: Path, config: RlConfig | SftConfig, *, files: Path = Path(".")) -> TrainState:
+    """The state of a complete, untampered checkpoint. ``files`` is the storage root, where an adapter finds its base.
+    Raises CheckpointError saying what is wrong with it."""
+    verify(folder)
+    document = _migrated_state(folder)
     policies = {}
     for name in document["policies"]:
-        policy = load_policy(folder / "policies" / name)
+        policy = placed(load_policy(folder / "policies" / name, files=files), config.hardware)
         path = folder / f"optimizer.{name}.safetensors"
         optimizer = None
         if path.exists():
             optimizer = make_optimizer(policy.model, config.optimizer)
             load_optimizer_tensors(policy.model, optimizer, load_file(path))
         policies[name] = PolicyState(policy, optimizer)
+    heads = new_head_states(config, policies["policy"].policy.model)
+    if sorted(heads) != document.get("heads", []):
+        raise CheckpointError(
+            f"checkpoint {folder}: found heads {document.get('heads', [])}, expected {sorted(heads)} as the configuration asks"
+        )
+    for name, head in heads.items():
+        head.module.load_state_dict(load_file(folder / "heads" / f"{name}.safetensors"))
+        load_optimizer_tensors(head.module, head.optimizer, load_file(folder / f"optimizer.head.{name}.safetensors"))
     tensors = load_file(folder / "memory.safetensors")
     return TrainState(
+        heads=heads,
         policies=policies,
         counters=Counters(**document["counters"]),
         phase=PhaseState(**document["phase"]),
         memory=_join(document["memory"], tensors),
         evaluated=document["evaluated"],
+        validation=document.get("validation", {}),
+        validated=document.get("validated", -1),
     )
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a checkpoint folder. Raises CheckpointError where there is none or it cannot be read."""
-    path = folder / "manifest.json"
+def new_head_states(config: RlConfig | SftConfig, model: Any) -> dict[str, HeadState]:
+    """Fresh heads with optimisers, as the base algorithm asks."""
+    if not isinstance(config, RlConfig):
+        return {}
+    heads = new_heads(config.algorithm, model)
+    return {name: HeadState(module, make_optimizer(module, config.optimizer)) for name, module in heads.items()}
+
+
+def _migrated_state(folder: Path) -> dict[str, Any]:
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder} is not a complete checkpoint: {error}") from error
-    return manifest
+        return schemas.TRAIN_STATE.migrate(json.loads((folder / "state.json").read_text()))
+    except schemas.UnreadableVersion as error:
+        raise CheckpointError(f"checkpoint {folder}: {error}") from error
 
 
-def complete_checkpoints(parent: Path) -> list[Path]:
-    """Complete checkpoint folders under ``parent``, oldest iteration first."""
-    return sorted(p.parent for p in parent.glob("it-*/manifest.json"))
+def on_cpu(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Files hold CPU tensors, so that any host reads them."""
+    return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
 
 
-def newest_checkpoint(run: Path) -> Path | None:
-    """Where a run resumes: the newest complete checkpoint of its newest attempt that has one."""
-    attempts = sorted((run / "attempts").glob("*"), key=lambda p: int(p.name) if p.name.isdigit() else -1)
-    for attempt in reversed(attempts):
-        found = complete_checkpoints(attempt / "checkpoints")
-        if found:
-            return found[-1]
-    return None
-
-
-def folder_size(folder: Path) -> int:
-    """Bytes of all files below."""
-    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-
-
-def _entry(path: Path) -> dict[str, Any]:
-    digest = hashlib.sha256()
+def _sync(path: Path) -> None:
     with path.open("rb") as f:
-        while chunk := f.read(1 << 20):
-            digest.update(chunk)
-    return {"sha256": digest.hexdigest(), "size": path.stat().st_size}
-
-
-def _write_synced(path: Path, text: str) -> None:
-    with path.open("w") as f:
-        f.write(text)
-        f.flush()
         os.fsync(f.fileno())
 
 
 def _split(value: Any, tensors: dict[str, torch.Tensor], path: str) -> Any:
     if isinstance(value, torch.Tensor):
-        tensors[path] = value.contiguous()
+        tensors[path] = value.cpu().contiguous()
         return {_TENSOR: path}
     if isinstance(value, dict):
         return {k: _split(v, tensors, f"{path}/{k}") for k, v in value.items()}

@@ -1,30 +1,32 @@
 """Evaluations: per-problem (n, c) on a fixed set, never a ready-made pass@k, reused for equal weights and set.
 
 The draws of an evaluation depend on the set's seed and not on the run or iteration, so the same weights on the same set
-give the same result wherever they are measured, and a stored result may stand in for a repetition.
+give the same result wherever the same engine measures them, and a stored result may stand in for a repetition.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from trainer.contract import events as ev
 from trainer.contract.config import EvaluateConfig, EvaluationSection, RlConfig, SftConfig
+from trainer.contract.known import KnownEvaluation, read_known, write_known
 from trainer.contract.passk import collision_mass, cover_at, kappa, mean_pass_at_k
 from trainer.core.context import Context
 from trainer.core.types import Prompt, content_hash
 from trainer.data.task import Task
 from trainer.data.task import problems as draw_problems
-from trainer.policy.fingerprint import weights_hash
+from trainer.diagnostics import squeezing
 from trainer.policy.load import Policy
+from trainer.rewards.exact import checked
+from trainer.rewards.worker import failed
 from trainer.rollout.sampler import Completion, Request, SamplingParams, StreamKey
 
 MAX_ANSWERS = 20
@@ -49,8 +51,9 @@ class Evaluator:
         final = name == "test"
         count, n = (e.final_problems, e.final_samples) if final else (e.problems, e.samples)
         prompts = tuple(draw_problems(task, "test" if final else "validation", count, seed=config.task.seed))
-        sampler = ev.SamplerSettings(temperature=e.temperature, max_new_tokens=config.sampling.max_new_tokens)
-        identity = content_hash([p.uid for p in prompts], task.name, task.checker_version, sampler.model_dump(), n)
+        s = config.sampling
+        sampler = ev.SamplerSettings(temperature=e.temperature, max_new_tokens=s.max_new_tokens, stop=sorted(s.stop))
+        identity = content_hash([p.uid for p in prompts], task.name, task.checker_version, sampler.identity(), n)
         listed = [ev.SetProblem(uid=p.uid, text=p.text, answer=p.answer, chance=p.meta.get("chance")) for p in prompts]
         return cls(
             name,
@@ -69,50 +72,90 @@ class Evaluator:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What one evaluation found."""
+class Library:
+    """Evaluations that need not be repeated: those of this run in ``folder``, and those that whoever launched the run
+    knows of in ``known`` (a file of `trainer.contract.known`, which may be missing)."""
 
-    problems: list[ev.ProblemResult]
-    mean_length: float
-    token_entropy: float
-    tokens: int
+    folder: Path
+    known: Path
+
+    def find(self, wanted: ev.Evaluation, evaluator: Evaluator, ctx: Context) -> ev.Evaluation | None:
+        """An evaluation of ``wanted``'s weights, set, seed and engine that agrees with its own fingerprint, as an event
+        that names its source. What only looks like one is refused in the log."""
+        entries, faults = read_known(self.path_of(wanted))
+        if not entries:
+            entries, more = read_known(self.known)
+            faults += more
+        for entry in entries:
+            found = entry.evaluation
+            if _same(found, wanted):
+                fault = _fault(found, evaluator)
+                if not fault:
+                    own = {"axes": wanted.axes, "name": wanted.name, "set": wanted.set, "reused": entry.source}
+                    return found.model_copy(update=own)
+                faults.append(f"that of {entry.source.run or 'an unknown run'}: {fault}")
+        for fault in faults:
+            ctx.emit.log(f"A known evaluation was refused, and is measured anew: {fault}", "warning")
+        return None
+
+    def keep(self, event: ev.Evaluation, ctx: Context) -> None:
+        """Remembers what this run has measured."""
+        source = ev.Source(run=ctx.emit.run, attempt=ctx.emit.attempt, iteration=event.axes.iteration)
+        entry = KnownEvaluation(source=source, evaluation=event.model_copy(update={"set": None}))
+        write_known(self.path_of(event), [entry], redact=ctx.emit.redact.json_line)
+
+    def path_of(self, event: ev.Evaluation) -> Path:
+        return self.folder / f"{event.weights_hash[:32]}-{event.set_id}-{event.seed}.json"
 
 
-def evaluate(evaluator: Evaluator, ctx: Context, *, cache: Path | None, announced: bool) -> ev.Evaluation:
-    """Measures (or looks up) the policy in training on the set and returns the event; counts evaluation tokens.
+def _same(a: ev.Evaluation, b: ev.Evaluation) -> bool:
+    names = ("weights_hash", "set_id", "seed", "engine", "policy")
+    return all(getattr(a, name) == getattr(b, name) for name in names)
 
-    ``cache`` is a folder of results by (weights, set); ``announced`` leaves the set's problems out of the event.
-    Raises SamplingStopped when asked to stop; nothing is counted then.
+
+def _fault(event: ev.Evaluation, evaluator: Evaluator) -> str:
+    """What is wrong with a stored evaluation that claims to be of this set; empty when nothing is."""
+    if event.fingerprint != ev.fingerprint_of(event):
+        return "its numbers do not agree with its fingerprint"
+    if event.tokens is None:
+        return "it does not say how many tokens it took"
+    if [(p.uid, p.n) for p in event.problems] != [(p.uid, evaluator.set.n) for p in evaluator.prompts]:
+        return "its problems are not those of the set"
+    return ""
+
+
+def evaluate(evaluator: Evaluator, ctx: Context, *, library: Library | None, announced: bool) -> ev.Evaluation:
+    """Measures (or looks up) the policy in training on the set and returns the event. Its tokens are counted either way,
+    so that a reused evaluation changes nothing of what follows.
+
+    ``announced`` leaves the set's problems out of the event. Raises SamplingStopped when asked to stop; nothing is
+    counted then.
     """
-    digest = weights_hash(ctx.policy.model)
-    path = cache / f"{digest[:32]}-{evaluator.set.id}-{evaluator.seed}.json" if cache else None
-    found = _read(path)
-    reused = found is not None
-    if found is None:
-        found = _measure(evaluator, ctx)
-        _write(path, found)
-        ctx.state.counters.evaluation_tokens += found.tokens
-    return ev.Evaluation(
+    blank = ev.Evaluation(
         axes=ctx.state.axes(),
         name=evaluator.name,
         set_id=evaluator.set.id,
         set=None if announced else evaluator.set,
-        weights_hash=digest,
-        reused=reused,
-        problems=found.problems,
-        mean_length=found.mean_length,
-        token_entropy=found.token_entropy,
+        weights_hash=ctx.policy.weights_hash,
+        seed=evaluator.seed,
+        engine=ctx.sampler.engine,
+        problems=[],
     )
+    event = ctx.world.first_only(lambda: library.find(blank, evaluator, ctx)) if library else None
+    if event is None:
+        event = blank.model_copy(update=_measure(evaluator, ctx))
+        event = event.model_copy(update={"fingerprint": ev.fingerprint_of(event)})
+        if library:
+            done = event
+            ctx.world.first_only(lambda: library.keep(done, ctx))
+    ctx.state.counters.evaluation_tokens += event.tokens or 0
+    return event.model_copy(update={"axes": ctx.state.axes()})
 
 
-def _measure(evaluator: Evaluator, ctx: Context) -> Measured:
+def _measure(evaluator: Evaluator, ctx: Context) -> dict[str, Any]:
+    """The measured fields of the event."""
     policy, settings, n = ctx.policy, evaluator.set.sampler, evaluator.set.n
-    params = SamplingParams(
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        max_new_tokens=settings.max_new_tokens,
-        eos_ids=policy.eos_ids,
-    )
+    params = SamplingParams.of(settings, policy.eos_ids)
     stream = StreamKey(seed=evaluator.seed, purpose="evaluation", iteration=0)
     requests = [Request(uid=p.uid, prompt_ids=policy.encode_prompt(p.messages), n=n) for p in evaluator.prompts]
     step = max(1, CHUNK_SEQUENCES // n)
@@ -122,8 +165,9 @@ def _measure(evaluator: Evaluator, ctx: Context) -> Measured:
     for first in range(0, len(requests), step):
         part = requests[first : first + step]
         completions = ctx.sampler.generate(part, params, stream, should_stop=ctx.should_stop)
-        for prompt, request, samples in zip(evaluator.prompts[first : first + step], part, completions, strict=True):
-            results.append(judge(ctx.task, policy, prompt, samples))
+        pairs = list(zip(evaluator.prompts[first : first + step], completions, strict=True))
+        results += ctx.spread(pairs, lambda pair: judge(*pair, ctx))
+        for request, samples in zip(part, completions, strict=True):
             tokens += sum(len(c.ids) for c in samples)
             sequences += len(samples)
             scored += [(request, c) for c in samples[:ENTROPY_SAMPLES]]
@@ -137,7 +181,12 @@ def _measure(evaluator: Evaluator, ctx: Context) -> Measured:
             )
         )
     entropy = mean_entropy(policy, scored, settings.temperature)
-    return Measured(results, tokens / sequences if sequences else math.nan, entropy, tokens)
+    return {
+        "problems": results,
+        "mean_length": tokens / sequences if sequences else None,
+        "token_entropy": entropy if math.isfinite(entropy) else None,
+        "tokens": tokens,
+    }
 
 
 def total_iterations(ctx: Context) -> int:
@@ -145,7 +194,7 @@ def total_iterations(ctx: Context) -> int:
     return 0 if isinstance(ctx.config, EvaluateConfig) else ctx.config.budget.iterations
 
 
-def judge(task: Task, policy: Policy, prompt: Prompt, samples: Sequence[Completion]) -> ev.ProblemResult:
+def judge(prompt: Prompt, samples: Sequence[Completion], ctx: Context) -> ev.ProblemResult:
     """Counts of one problem's samples. A truncated sample is wrong and an answer class of its own."""
     answers: Counter[tuple[str, bool]] = Counter()
     forms: Counter[str] = Counter()
@@ -155,7 +204,9 @@ def judge(task: Task, policy: Policy, prompt: Prompt, samples: Sequence[Completi
             truncated += 1
             answers["truncated", False] += 1
             continue
-        verdict = task.score(policy.decode_completion(sample.ids), prompt)
+        verdict = checked(ctx.policy.decode_completion(sample.ids), prompt, ctx)
+        if failed(verdict.by):
+            ctx.warn_once(f"The checker failed on samples of the evaluation ({verdict.by}); they count as wrong")
         right = verdict.reward is not None and verdict.reward >= 1.0
         correct += right
         answers[verdict.answer if verdict.answer is not None else "__none__", right] += 1
@@ -222,7 +273,19 @@ def evaluation_metrics(event: ev.Evaluation, ctx: Context) -> dict[str, float]:
     headroom = kappa(pass1, passn, n)
     if math.isfinite(headroom):
         out["headroom/kappa_max"] = headroom
+    out |= squeezing.evaluation_metrics(problems)
     memory = ctx.state.memory_of("evaluation")
+    ever: dict[str, list[int]] = memory.setdefault("ever", {})
+    for p in problems:
+        samples, right = ever.get(p.uid, (0, 0))
+        ever[p.uid] = [samples + p.n, right + p.c]
+    found = squeezing.ceiling([(p.n, p.c, ever[p.uid][0], ever[p.uid][1]) for p in problems])
+    out |= {
+        "squeeze/ceiling_now": found.now,
+        "squeeze/ceiling_cum": found.ever,
+        "squeeze/forgotten": found.forgotten,
+        "squeeze/forgotten_null": found.forgotten_null,
+    }
     start: dict[str, list[int]] = memory.setdefault("start_forms", {p.uid: p.correct_forms for p in problems})
     shared = [(start[p.uid], p.correct_forms) for p in problems if p.c >= 2 and sum(start.get(p.uid, [])) >= 2]
     out["squeeze/neff_problems"] = float(len(shared))
@@ -233,26 +296,3 @@ def evaluation_metrics(event: ev.Evaluation, ctx: Context) -> dict[str, float]:
             memory["neff"], memory["neff_start"] = len(shared) / now, len(shared) / before
             out["squeeze/neff_correct"], out["squeeze/neff_correct_start"] = memory["neff"], memory["neff_start"]
     return out
-
-
-def _read(path: Path | None) -> Measured | None:
-    if path is None or not path.is_file():
-        return None
-    document = json.loads(path.read_text())
-    rows = [ev.ProblemResult.model_validate(p) for p in document.pop("problems")]
-    return Measured(problems=rows, **document)
-
-
-def _write(path: Path | None, found: Measured) -> None:
-    if path is None:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    document = {
-        "problems": [p.model_dump() for p in found.problems],
-        "mean_length": found.mean_length,
-        "token_entropy": found.token_entropy,
-        "tokens": found.tokens,
-    }
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(document))
-    os.replace(partial, path)

@@ -9,6 +9,7 @@ import torch
 
 from trainer.contract.config import OptimizerSection
 from trainer.core.errors import CheckpointError
+from trainer.policy.shards import gathered, like
 
 
 def make_optimizer(model: torch.nn.Module, config: OptimizerSection) -> torch.optim.AdamW:
@@ -21,9 +22,10 @@ def make_optimizer(model: torch.nn.Module, config: OptimizerSection) -> torch.op
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), foreach=True)
 
 
-def learning_rate(config: OptimizerSection, step: int, total: int) -> float:
-    """Rate of optimiser step ``step`` (from 0) of ``total``: linear warm-up, then constant or a cosine to a tenth."""
-    rate = config.learning_rate
+def learning_rate(config: OptimizerSection, step: int, total: int, *, base: float | None = None) -> float:
+    """Rate of optimiser step ``step`` (from 0) of ``total``: linear warm-up, then constant or a cosine to a tenth.
+    ``base`` takes the place of the configured rate (a head's own)."""
+    rate = config.learning_rate if base is None else base
     if step < config.warmup_steps:
         return rate * (step + 1) / config.warmup_steps
     if config.schedule == "cosine":
@@ -39,10 +41,10 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """Moments and step counts by ``<parameter>.<slot>``; empty before the first step."""
+    """Moments and step counts by ``<parameter>.<slot>``, whole and on the CPU; empty before the first step."""
     names: dict[torch.Tensor, str] = {p: n for n, p in model.named_parameters()}
     return {
-        f"{names[p]}.{slot}": value.detach().clone().contiguous()
+        f"{names[p]}.{slot}": gathered(value.detach()).cpu().clone().contiguous()
         for p, state in optimizer.state.items()
         for slot, value in state.items()
     }
@@ -61,4 +63,5 @@ def load_optimizer_tensors(
                 f"optimiser state {key!r} of shape {tuple(value.shape)} fits no parameter of the policy"
             )
         state: dict[str, Any] = optimizer.state[parameter]
-        state[slot] = value.clone()
+        # AdamW's step counts (no dimension) stay on the CPU.
+        state[slot] = value.clone() if value.ndim == 0 else like(parameter, value)

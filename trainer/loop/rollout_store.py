@@ -17,10 +17,12 @@ from trainer.core.types import Group
 def write_part(
     folder: Path, base: Path, groups: Sequence[Group], advantages: Mapping[int, float], ctx: Context
 ) -> None:
-    """Writes ``part-<iteration>.parquet`` (one row a rollout, groups contiguous) and emits its event.
+    """Writes ``part-<iteration>.parquet`` (one row a rollout, groups contiguous) and emits its event. The run's secrets
+    are in neither.
 
+    ``judged_by`` is the comparer that decided, empty where the task has one only.
     Columns: uid, index, text, reward, rewards (JSON), advantage (NaN where the phase has none), tokens, end, answer,
-    canonical, correct, logprob (sum over sampled tokens, nats, sampling distribution).
+    canonical, judged_by, correct, logprob (sum over sampled tokens, nats, sampling distribution).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -53,14 +55,16 @@ def write_part(
                     "end": t.end,
                     "answer": t.answer,
                     "canonical": t.canonical,
+                    "judged_by": t.judged_by,
                     "correct": t.correct,
-                    "logprob": sum(lp for s in t.spans() if s.logprobs is not None for lp in s.logprobs),
+                    "logprob": sum(lp for n in t.nodes for s in n.spans if s.sampled for lp in s.logprobs or ()),
                 }
             )
     axes = ctx.state.axes()
     path = folder / f"part-{axes.iteration:08d}.parquet"
     folder.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
+    rows = ctx.emit.redact.value(rows) if ctx.emit.redact else rows
     pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), partial, compression="zstd")
     os.replace(partial, path)
     ctx.emit(ev.Rollouts(axes=axes, uri=str(path.relative_to(base)), rows=len(rows), groups=index))
@@ -81,6 +85,7 @@ def _schema() -> Any:
             ("end", pa.string()),
             ("answer", pa.string()),
             ("canonical", pa.string()),
+            ("judged_by", pa.string()),
             ("correct", pa.bool_()),
             ("logprob", pa.float64()),
         ]

@@ -6,18 +6,20 @@ in an evaluation (which a resumed run repeats); an update that has begun is fini
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from trainer.contract import events as ev
 from trainer.contract.config import RlConfig, SftConfig
 from trainer.core.context import Context
 from trainer.core.errors import StopRequested
 from trainer.core.guard import guarded
 from trainer.core.slots import Diagnostic
 from trainer.core.types import Group
-from trainer.loop.evaluate import Evaluator, evaluate, evaluation_metrics
+from trainer.loop.evaluate import Evaluator, Library, evaluate, evaluation_metrics
+from trainer.loop.figures import evaluation_figures
 from trainer.rollout.sampler import SamplingStopped
 
 
@@ -31,7 +33,7 @@ class Schedule:
 
     save: Callable[[bool], None]
     keep_rollouts: Callable[[list[Group], dict[int, float]], None]
-    cache: Path | None
+    library: Library | None
     validation: Evaluator | None
     test: Callable[[], Evaluator] | None
     announced: set[str] = field(default_factory=set)
@@ -55,19 +57,24 @@ def drive(
         _evaluate_if_due(config, ctx, schedule, diagnostics, validate_start=validate_start)
         if finished(config, ctx):
             break
-        if ctx.should_stop():
-            schedule.save(False)
-            raise StopRequested(f"stopped after iteration {counters.iteration}")
+        if ctx.stop_wanted():
+            raise _stopped(ctx, schedule, f"stopped after iteration {counters.iteration}")
         try:
             step()
         except SamplingStopped:
-            schedule.save(False)
-            raise StopRequested(f"stopped in a rollout; saved iteration {counters.iteration}") from None
+            raise _stopped(ctx, schedule, f"stopped in a rollout; saved iteration {counters.iteration}") from None
         every = config.checkpoints.every
         if every and counters.iteration % every == 0 and not finished(config, ctx):
             _evaluate_if_due(config, ctx, schedule, diagnostics, validate_start=validate_start)
             schedule.save(False)
     schedule.save(True)
+
+
+def _stopped(ctx: Context, schedule: Schedule, text: str) -> StopRequested:
+    """Saves the state and marks the place; what to raise."""
+    schedule.save(False)
+    ctx.emit(ev.Mark(mark="stop", iteration=ctx.state.counters.iteration, message=text))
+    return StopRequested(text)
 
 
 def finished(config: RlConfig | SftConfig, ctx: Context) -> bool:
@@ -78,6 +85,12 @@ def finished(config: RlConfig | SftConfig, ctx: Context) -> bool:
         or (b.sampled_tokens is not None and c.sampled_tokens >= b.sampled_tokens)
         or (b.device_seconds is not None and c.device_seconds >= b.device_seconds)
     )
+
+
+def is_scheduled(config: RlConfig | SftConfig, ctx: Context) -> bool:
+    """Whether the iteration just completed is one that validates by schedule."""
+    iteration, every = ctx.state.counters.iteration, config.evaluation.every
+    return bool(iteration and every and iteration % every == 0)
 
 
 def _evaluate_if_due(
@@ -93,32 +106,43 @@ def _evaluate_if_due(
     if ctx.state.evaluated >= iteration:
         return
     last = finished(config, ctx)
-    every = config.evaluation.every
     at_start = iteration == 0 and validate_start
+    # A run that was stopped between two evaluations has told the first one already.
+    measured: list[str] = ctx.state.memory_of("schedule").setdefault("measured", [])
     due: list[Evaluator | None] = []
-    if at_start or last or (iteration and every and iteration % every == 0):
+    if at_start or last or is_scheduled(config, ctx):
         due.append(schedule.validation)
     if last and schedule.test is not None:
         due.append(schedule.test())
     try:
         for evaluator in due:
-            if evaluator is not None:
-                _measure(evaluator, ctx, schedule, diagnostics)
+            if evaluator is not None and evaluator.name not in measured:
+                numbers = _measure(evaluator, ctx, schedule, diagnostics)
+                if evaluator is schedule.validation:
+                    ctx.state.validation, ctx.state.validated = numbers, iteration
+                measured.append(evaluator.name)
     except SamplingStopped:
-        schedule.save(False)
-        raise StopRequested(f"stopped in an evaluation; saved iteration {iteration}") from None
+        raise _stopped(ctx, schedule, f"stopped in an evaluation; saved iteration {iteration}") from None
+    measured.clear()
     ctx.state.evaluated = iteration
 
 
-def _measure(evaluator: Evaluator, ctx: Context, schedule: Schedule, diagnostics: Sequence[Diagnostic]) -> None:
-    event = evaluate(evaluator, ctx, cache=schedule.cache, announced=evaluator.set.id in schedule.announced)
+def _measure(
+    evaluator: Evaluator, ctx: Context, schedule: Schedule, diagnostics: Sequence[Diagnostic]
+) -> dict[str, float]:
+    """Measures and emits; the numbers of a validation, nothing of a test."""
+    event = evaluate(evaluator, ctx, library=schedule.library, announced=evaluator.set.id in schedule.announced)
     schedule.announced.add(evaluator.set.id)
     ctx.emit(event)
-    if evaluator.name == "validation":
-        values = evaluation_metrics(event, ctx)
-        for part in diagnostics:
-            with guarded("diagnostic", part):
-                part.measure(ctx, event)
-        if diagnostics:
-            values |= ctx.collect()
-        ctx.emit.scalars(ctx.state.axes(), values)
+    for figure in evaluation_figures(event, evaluator.set):
+        ctx.emit(figure)
+    if evaluator.name != "validation":
+        return {}
+    values = evaluation_metrics(event, ctx)
+    for part in diagnostics:
+        with guarded("diagnostic", part):
+            part.measure(ctx, event, evaluator.prompts)
+    if diagnostics:
+        values |= ctx.collect()
+    ctx.emit.scalars(ctx.state.axes(), values)
+    return {name: value for name, value in values.items() if math.isfinite(value)}

@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from functools import partial
 
 import torch
 
 from trainer.contract import events as ev
 from trainer.contract.config import SftConfig
+from trainer.core import rng
 from trainer.core.context import Context
 from trainer.core.errors import ConfigError, NumericError, StopRequested
 from trainer.core.rng import python_rng
+from trainer.loop.fitting import refuse_unknown
 from trainer.loop.forward import score_ids
 from trainer.loop.optim import learning_rate, set_rate
 from trainer.loop.schedule import Schedule, drive, finished
+from trainer.policy.shards import gathered
 
 Row = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -24,11 +28,18 @@ def make_rows(config: SftConfig, ctx: Context) -> list[Row]:
     """(prompt ids, completion ids) of the training split's demonstrations, the same for the same task seed."""
     stream = ctx.task.demonstrations("train", python_rng(config.task.seed, "sft-rows"))
     policy = ctx.policy
+    limit = policy.max_positions
     rows: list[Row] = []
+    left_out = 0
     for i, (prompt, completion) in enumerate(itertools.islice(stream, config.sft.rows)):
-        rows.append((policy.encode_prompt(prompt.messages), policy.encode_completion(completion)))
+        row = (policy.encode_prompt(prompt.messages), policy.encode_completion(completion))
+        refuse_unknown(policy, prompt.text + completion, row[0] + row[1], prompt)
+        if ctx.task.leaves_out and limit is not None and len(row[0]) + len(row[1]) > limit:
+            left_out += 1
+            continue
+        rows.append(row)
         if i % 5000 == 4999:
-            if ctx.should_stop():
+            if ctx.stop_wanted():
                 raise StopRequested("stopped while preparing rows")
             ctx.emit(
                 ev.Progress(
@@ -39,8 +50,11 @@ def make_rows(config: SftConfig, ctx: Context) -> list[Row]:
                     total=config.sft.rows,
                 )
             )
+    if left_out:
+        ctx.emit.log(f"{left_out} of {config.sft.rows} rows were left out because they do not fit the model", "warning")
+    if not rows:
+        raise ConfigError(f"no row fits the model's {limit} positions; raise policy.architecture.max_positions")
     longest = max(len(p) + len(c) for p, c in rows)
-    limit = policy.max_positions
     if limit is not None and longest > limit:
         raise ConfigError(
             f"the longest row has {longest} tokens, the model takes {limit}; raise "
@@ -84,7 +98,7 @@ def train_sft(config: SftConfig, ctx: Context, schedule: Schedule) -> None:
         began = time.monotonic()
         _step(config, ctx, [rows[i] for i in order.at(counters.iteration)])
         counters.iteration += 1
-        counters.device_seconds += time.monotonic() - began
+        counters.device_seconds += ctx.world.first_only(lambda: time.monotonic() - began)
         if counters.iteration % config.sft.log_every == 0 or finished(config, ctx):
             ctx.emit.scalars(ctx.state.axes(), ctx.collect())
             left = config.budget.iterations - counters.iteration
@@ -103,17 +117,31 @@ def train_sft(config: SftConfig, ctx: Context, schedule: Schedule) -> None:
 def _step(config: SftConfig, ctx: Context, rows: list[Row]) -> None:
     entry = ctx.state.policies["policy"]
     assert entry.optimizer is not None
-    model = entry.policy.model
+    model, world, shards = entry.policy.model, ctx.world, entry.shards
     rate = learning_rate(config.optimizer, ctx.state.counters.optimizer_step, config.budget.iterations)
     set_rate(entry.optimizer, rate)
     entry.optimizer.zero_grad(set_to_none=True)
     model.train()
-    scores, mask = score_ids(entry.policy, [p for p, _ in rows], [c for _, c in rows], 1.0)
-    tokens = mask.sum()
-    loss = -(scores.logprobs_NT * mask).sum() / tokens
-    loss.backward()
-    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), config.optimizer.max_grad_norm))
-    value = float(loss.detach())
+    if config.policy.lora.dropout:
+        torch.manual_seed(rng.key(config.seed, "dropout", ctx.state.counters.optimizer_step) >> 1)
+    tokens = sum(len(completion) for _, completion in rows)
+
+    def work() -> float:
+        # A process without a row takes part with one whose gradient is 0.
+        own, weight = rows[world.rank :: world.size], 1.0
+        if not own:
+            own, weight = rows[:1], 0.0
+        through = None if shards is None else partial(shards.score, last=True)
+        scores, mask = score_ids(entry.policy, [p for p, _ in own], [c for _, c in own], 1.0, through=through)
+        mask = mask * weight
+        loss = -(scores.logprobs_NT * mask).sum() / tokens
+        loss.backward()
+        ctx.tally("entropy", float((scores.entropy_NT.detach() * mask).sum()), float(mask.sum()))
+        return float(loss.detach())
+
+    value = sum(ctx.shared(work, lockstep=True))
+    clipped = torch.nn.utils.clip_grad_norm_(entry.trained.parameters(), config.optimizer.max_grad_norm)
+    norm = float(gathered(clipped))
     if not (math.isfinite(value) and math.isfinite(norm)):
         ctx.emit.scalars(ctx.state.axes(iteration=ctx.iteration), {"loss": value, "grad_norm": norm})
         raise NumericError(
@@ -121,14 +149,15 @@ def _step(config: SftConfig, ctx: Context, rows: list[Row]) -> None:
             f"(now {config.optimizer.learning_rate})"
         )
     entry.optimizer.step()
+    if shards is not None:
+        shards.hand_over(entry.policy)
     model.eval()
     ctx.sampler.refresh()
     c = ctx.state.counters
     c.optimizer_step += 1
     c.policy_version += 1
     c.prompts += len(rows)
-    c.trained_tokens += int(tokens)
+    c.trained_tokens += tokens
     ctx.tally("loss", value, 1.0)
     ctx.tally("grad_norm", norm, 1.0)
-    ctx.tally("entropy", float((scores.entropy_NT.detach() * mask).sum()), float(tokens))
     ctx.metrics["learning_rate"] = rate

@@ -6,8 +6,9 @@ last rollout is in, and once an update has begun it is finished before a stop is
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -19,14 +20,19 @@ from trainer.core.errors import MethodError
 from trainer.core.guard import guarded
 from trainer.core.slots import PhasePlan
 from trainer.core.types import Group, Sample
-from trainer.loop.assemble import Parts, advantage_column, assemble
-from trainer.loop.batching import build_batch
-from trainer.loop.schedule import Schedule, drive
+from trainer.diagnostics import squeezing
+from trainer.loop.ahead import next_batch, staleness
+from trainer.loop.assemble import Parts, advantage_column, assemble, settled
+from trainer.loop.batching import build_batch, mask_truncated
+from trainer.loop.figures import rollout_figures
+from trainer.loop.schedule import Schedule, drive, is_scheduled
 from trainer.loop.update import fill_columns, update
+from trainer.rewards.worker import failed
 
 
 def train(config: RlConfig, ctx: Context, schedule: Schedule) -> None:
     """Runs until the budget ends; see `drive` for stops and errors."""
+    config = settled(config, ctx)
     parts = assemble(config)
     drive(
         config,
@@ -46,50 +52,105 @@ def iterate(config: RlConfig, parts: Parts, ctx: Context, schedule: Schedule) ->
     with guarded("phases", parts.phases):
         plan = parts.phases.plan(ctx)
     if ctx.state.phase.done == 0:
-        ctx.emit(ev.Phase(axes=ctx.state.axes(iteration=ctx.iteration), name=plan.name, title=plan.title))
+        axes = ctx.state.axes(iteration=ctx.iteration, phase=plan.name)
+        ctx.emit(ev.Phase(axes=axes, name=plan.name, title=plan.title))
     _progress(config, ctx, f"{plan.title}: sampling", began)
-    groups = _rollout(config, parts, ctx)
+    if plan.groups is not None:
+        groups = ctx.groups = list(plan.groups)
+        trained, dropped, _ = _transform(parts, plan, groups, ctx)
+    elif config.algorithm.staleness:
+        groups = ctx.groups = next_batch(config, ctx, lambda: _collect(config, parts, plan, ctx)[0])
+        trained, dropped, _ = _transform(parts, plan, groups, ctx)
+        ctx.metrics.update(staleness(config, trained, ctx))
+    else:
+        groups, trained, dropped = _collect(config, parts, plan, ctx)
     sampled = time.monotonic()
-    trained, dropped = _transform(parts, plan, groups, ctx)
-    _rollout_metrics(groups, ctx)
-    with guarded("curriculum", parts.curriculum):
-        parts.curriculum.observe(trained, dropped, ctx)
-    counters.prompts += len(groups)
-    counters.rollouts += sum(len(g.trajectories) for g in groups)
-    counters.sampled_tokens += sum(t.sampled_tokens for g in groups for t in g.trajectories)
+    if plan.groups is None:
+        _account(groups, trained, dropped, parts, ctx)
     _progress(config, ctx, f"{plan.title}: updating", began)
     advantages = _learn(config, parts, plan, trained, ctx, schedule)
     ctx.metrics["time/rollout"] = sampled - began
     ctx.metrics["time/update"] = time.monotonic() - sampled
-    phase_name = ctx.state.phase.name
+    ctx.state.phase.trained = plan.name
     with guarded("phases", parts.phases):
         parts.phases.advance(ctx)
     counters.iteration += 1
-    step_time = time.monotonic() - began
+    step_time = ctx.world.first_only(lambda: time.monotonic() - began)
     counters.device_seconds += step_time
     ctx.metrics["step_time"] = step_time
     ctx.metrics["num_tokens"] = float(counters.sampled_tokens)
-    ctx.emit.scalars(ctx.state.axes(phase=phase_name), ctx.collect())
-    schedule.keep_rollouts(groups, advantages)
+    ctx.emit.scalars(ctx.state.axes(), ctx.collect())
+    if plan.groups is None:
+        schedule.keep_rollouts(groups, advantages)
+    if plan.groups is None and is_scheduled(config, ctx):
+        for figure in rollout_figures(groups, ctx.state.axes()):
+            ctx.emit(figure)
     _progress(config, ctx, "", began)
 
 
-def _rollout(config: RlConfig, parts: Parts, ctx: Context) -> list[Group]:
+def _account(
+    groups: Sequence[Group], trained: Sequence[Group], dropped: Sequence[Group], parts: Parts, ctx: Context
+) -> None:
+    """What new rollouts are to the metrics, the parts that learn from them, and the counters."""
+    ctx.state.counters.discarded_tokens += _sampled(groups) - _sampled(trained)
+    _rollout_metrics(groups, ctx)
     with guarded("curriculum", parts.curriculum):
-        draws = parts.curriculum.select(config.algorithm.prompts_per_iteration, ctx)
+        parts.curriculum.observe(trained, dropped, ctx)
+    for part in parts.transforms:
+        if hasattr(part, "observe"):
+            with guarded("transform", part):
+                part.observe(groups, ctx)
+    ctx.state.counters.prompts += len(groups)
+    ctx.state.counters.rollouts += sum(len(g.trajectories) for g in groups)
+    ctx.state.counters.sampled_tokens += _sampled(groups)
+
+
+def _collect(
+    config: RlConfig, parts: Parts, plan: PhasePlan, ctx: Context
+) -> tuple[list[Group], list[Group], list[Group]]:
+    """(all groups, those to train, those dropped). While a transform misses groups, more prompts are drawn, within the
+    allowed rounds and as long as the curriculum has others."""
+    wanted = missing = config.algorithm.prompts_per_iteration
+    ctx.drawn, ctx.groups = [], []
+    trained: list[Group] = []
+    dropped: list[Group] = []
+    rounds = 0
+    while missing and rounds < config.algorithm.max_rounds:
+        found = _rollout(parts, missing, ctx)
+        if not found:
+            break
+        rounds += 1
+        ctx.groups += found
+        trained, dropped, missing = _transform(parts, plan, ctx.groups, ctx)
+    if config.algorithm.zero_variance == "refill":
+        ctx.metrics["dapo/rounds"] = float(rounds)
+        ctx.metrics["dapo/starved"] = missing / wanted
+        if missing:
+            ctx.emit.log(
+                f"iteration {ctx.iteration}: {missing} of {wanted} groups are missing after {rounds} rounds of sampling "
+                f"({len(ctx.groups)} prompts), because the others' rollouts were all right or all wrong; what there is is "
+                "trained. Raise algorithm.max_rounds or task.problems, or choose problems of another difficulty",
+                "warning",
+            )
+    return ctx.groups, trained, dropped
+
+
+def _rollout(parts: Parts, count: int, ctx: Context) -> list[Group]:
+    with guarded("curriculum", parts.curriculum):
+        draws = parts.curriculum.select(count, ctx)
+    ctx.drawn += draws
     for part in parts.prompting:
         with guarded("prompting", part):
             draws = [type(d)(part.rewrite(d.prompt, ctx), d.ordinal, d.probability) for d in draws]
+    if not draws:
+        return []
     with guarded("rollout_plan", parts.plan):
         groups = parts.plan.rollout(draws, ctx)
-    for group in groups:
-        reward_group(parts, group, ctx)
-    ctx.groups = groups
-    return groups
+    return ctx.spread(groups, lambda group: reward_group(parts, group, ctx))
 
 
-def reward_group(parts: Parts, group: Group, ctx: Context) -> None:
-    """Fills every trajectory's named rewards and its training reward: the weighted sum of what has a verdict."""
+def reward_group(parts: Parts, group: Group, ctx: Context) -> Group:
+    """Fills every trajectory's named rewards and its training reward: the weighted sum of what has a verdict. The group."""
     for reward in parts.rewards:
         with guarded("reward", reward):
             scored = reward.score(group, ctx)
@@ -99,45 +160,60 @@ def reward_group(parts: Parts, group: Group, ctx: Context) -> None:
                 )
         for trajectory, named in zip(group.trajectories, scored, strict=True):
             trajectory.rewards.update(named)
-    weights = {k: w for reward in parts.rewards for k, w in reward.weights.items()}
+    outcome: dict[str, float] = {}
+    shaping: dict[str, float] = {}
+    for reward in parts.rewards:
+        (shaping if getattr(reward, "shaping", False) else outcome).update(reward.weights)
     for t in group.trajectories:
-        judged = [w * v for k, w in weights.items() if w and (v := t.rewards.get(k)) is not None]
-        t.reward = sum(judged) if judged else None
+        t.outcome = _weighted(outcome, t.rewards)
+        shaped = _weighted(shaping, t.rewards)
+        t.reward = t.outcome if t.outcome is None or shaped is None else t.outcome + shaped
+    return group
 
 
-def _transform(parts: Parts, plan: PhasePlan, groups: list[Group], ctx: Context) -> tuple[list[Group], list[Group]]:
-    trained, dropped = groups, []
+def _weighted(weights: Mapping[str, float], rewards: Mapping[str, float | None]) -> float | None:
+    judged = [w * v for k, w in weights.items() if w and (v := rewards.get(k)) is not None]
+    return sum(judged) if judged else None
+
+
+def _transform(
+    parts: Parts, plan: PhasePlan, groups: list[Group], ctx: Context
+) -> tuple[list[Group], list[Group], int]:
+    trained, dropped, missing = groups, [], 0
     for part in (*parts.transforms, *plan.transforms):
         with guarded("transform", part):
             result = part.apply(trained, ctx)
         trained = result.groups
+        for group in trained:
+            if any(not t.rewards for t in group.trajectories):
+                reward_group(parts, group, ctx)
         dropped += result.dropped
-        if result.refill:
-            raise MethodError(
-                f"{type(part).__name__} asked for {result.refill} more groups; refilling is not part of this release"
-            )
-    ctx.state.counters.discarded_tokens += sum(t.sampled_tokens for g in dropped for t in g.trajectories)
-    return trained, dropped
+        missing = max(missing, result.refill)
+    return trained, dropped, missing
 
 
 def _learn(
     config: RlConfig, parts: Parts, plan: PhasePlan, groups: Sequence[Group], ctx: Context, schedule: Schedule
 ) -> dict[int, float]:
-    """Samples, columns, advantages and the update; returns the mean advantage by trajectory identity."""
+    """Samples, columns, advantages and the update; returns each trajectory's mean advantage over its trained tokens, by
+    identity (NaN without one)."""
     samples: list[Sample] = []
     for group in groups:
         for trajectory in group.trajectories:
             with guarded("samples", parts.samples):
                 samples += parts.samples.samples(trajectory, group, ctx)
     batch = build_batch(samples, ctx.policy.pad_id)
+    if config.algorithm.mask_truncated:
+        mask_truncated(batch)
     objectives = list(plan.objectives) if plan.objectives is not None else parts.objectives
     steps = 1 if plan.single_step else config.algorithm.num_iterations * config.algorithm.minibatches
-    fill_columns(batch, objectives, ctx, config, steps=steps)
+    fill_columns(batch, [*objectives, *parts.updates], ctx, config, steps=steps)
     means: dict[int, float] = {}
     if plan.advantages:
         batch.columns["advantage"] = advantage_column(parts, batch, ctx)
-        first = batch.columns["advantage"][:, 0].tolist() if batch.ids_NT.shape[1] else []
-        means = {id(s.trajectory): a for s, a in zip(samples, first, strict=True)}
+        mask = batch.mask_NT
+        sums = (batch.columns["advantage"].double() * mask).sum(1).tolist()
+        means = _per_trajectory(batch.trajectory_ids, sums, mask.sum(1).tolist())
     for objective in objectives:
         with guarded("objective", objective), torch.no_grad():
             objective.prepare(batch, ctx)
@@ -146,6 +222,20 @@ def _learn(
         return means
     update(batch, plan, objectives, parts.updates, ctx, config)
     return means
+
+
+def _sampled(groups: Sequence[Group]) -> int:
+    return sum(t.sampled_tokens for g in groups for t in g.trajectories)
+
+
+def _per_trajectory(trajectories: Sequence[int], sums: Sequence[float], counts: Sequence[float]) -> dict[int, float]:
+    """Σ sums / Σ counts over each trajectory's samples; NaN where it has no trained token."""
+    total: dict[int, list[float]] = {}
+    for trajectory, value, count in zip(trajectories, sums, counts, strict=True):
+        one = total.setdefault(trajectory, [0.0, 0.0])
+        one[0] += value
+        one[1] += count
+    return {trajectory: value / count if count else math.nan for trajectory, (value, count) in total.items()}
 
 
 def _rollout_metrics(groups: Sequence[Group], ctx: Context) -> None:
@@ -165,6 +255,10 @@ def _rollout_metrics(groups: Sequence[Group], ctx: Context) -> None:
     m["completions/min_length"] = float(min(lengths))
     m["completions/max_length"] = float(max(lengths))
     m["completions/clipped_ratio"] = sum(t.truncated for t in trajectories) / len(trajectories)
+    m["checker/failed"] = sum(failed(t.judged_by) for t in trajectories) / len(trajectories)
+    m.update(squeezing.rollout_metrics(groups))
+    for judge in sorted({t.judged_by for t in trajectories if t.judged_by}):
+        m[f"checker/{judge}"] = sum(t.judged_by == judge for t in trajectories) / len(trajectories)
     for name in sorted({k for t in trajectories for k in t.rewards}):
         scored = [v for t in trajectories if (v := t.rewards.get(name)) is not None]
         if scored:

@@ -56,7 +56,7 @@ def test_the_weights_are_those_that_the_record_names():
 def test_the_configuration_in_the_folder_is_the_committed_one_resolved():
     config = resolve(document("base"))
     assert isinstance(config, SftConfig)
-    assert json.loads((BASE / "run.json").read_text()) == config.model_dump(mode="json")
+    assert resolve(json.loads((BASE / "run.json").read_text())) == config
     assert folder_record()["seed"] == config.seed
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from trainer.contract import events as ev
 from trainer.contract.exit_codes import ExitCode
-from trainer.loop import checkpoint
+from trainer.loop import checkpoint, checkpoint_files
 from trainer.loop.run import Attempt, run_attempt
 from trainer.testing.replay import Story, events_of, story_of
 
@@ -20,9 +19,26 @@ SPS = [{"slug": "sps", "params": {"k_rl": 2, "k_irl": 2, "prompts": "all", "stop
 KINDS: dict[str, dict[str, Any]] = {
     "grpo": {},
     "sps": {"methods": SPS},
+    "sps of a buffer": {"methods": [{"slug": "sps", "params": {**SPS[0]["params"], "fresh": False}}]},
+    "hapo": {"methods": [{"slug": "hapo", "params": {"tau": 1.0, "confidence": 0.5, "annealing": "adaptive"}}]},
+    "longact": {"methods": [{"slug": "longact", "params": {"refresh_every": 2, "smoothing": 0.5, "mode": "random"}}]},
+    "a-grae": {"methods": [{"slug": "a-grae", "params": {"smoothing": 0.5}}]},
+    "mcpo": {
+        "methods": [{"slug": "mcpo"}],
+        "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "minibatches": 2},
+    },
+    "f-grpo": {"methods": [{"slug": "f-grpo", "params": {"gamma": 1.0}}]},
     "kl and minibatches": {
         "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "kl_coef": 0.1, "num_iterations": 2, "minibatches": 2,
                       "entropy_coef": 0.01, "microbatch_tokens": 64}
+    },
+    "one step off": {
+        "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "staleness": 1, "mismatch": "token_truncate"}
+    },
+    "lora": {
+        "policy": {"checkpoint": "base", "lora": {"rank": 4}},
+        "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "kl_coef": 0.1},
+        "optimizer": {"learning_rate": 0.02},
     },
 }  # fmt: skip
 
@@ -35,6 +51,14 @@ ANYWHERE = [
     pytest.param("grpo", id="grpo"),
     pytest.param("sps", id="sps"),
     pytest.param("kl and minibatches", id="kl and minibatches", marks=pytest.mark.slow),
+    pytest.param("one step off", id="one step off"),
+    pytest.param("lora", id="lora"),
+    pytest.param("longact", id="longact"),
+    pytest.param("hapo", id="hapo"),
+    pytest.param("sps of a buffer", id="sps of a buffer"),
+    pytest.param("f-grpo", id="f-grpo"),
+    pytest.param("mcpo", id="mcpo"),
+    pytest.param("a-grae", id="a-grae"),
 ]
 
 
@@ -55,6 +79,7 @@ def same(a: Story, b: Story) -> None:
     assert a.scalars == b.scalars
     assert a.axes == b.axes
     assert a.evaluations == b.evaluations
+    assert a.figures == b.figures
     assert a.rollouts == b.rollouts
     assert a.phases == b.phases
     last = max(b.checkpoints)
@@ -75,7 +100,6 @@ def undisturbed(base: Path, document: Any, tmp_path_factory: pytest.TempPathFact
 def test_the_same_configuration_gives_the_same_bits(
     kind: str, run, document, undisturbed, base, tmp_path: Path
 ) -> None:  # type: ignore[no-untyped-def]
-    shutil.rmtree(base / "evaluations")
     assert run(document(**KINDS[kind]), tmp_path / "again") == ExitCode.FINISHED
     same(story_of(tmp_path / "again"), story_of(undisturbed[kind]))
 
@@ -156,7 +180,7 @@ def test_killed_before_any_checkpoint_it_starts_again(run, document, undisturbed
 def test_a_damaged_checkpoint_is_refused_by_name(run, document, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(Killed):
         run(document(), tmp_path / "r", echo=killer(30))
-    newest = checkpoint.newest_checkpoint(tmp_path / "r")
+    newest = checkpoint_files.newest_checkpoint(tmp_path / "r")
     assert newest is not None
     path = newest / "policies/policy/model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])

@@ -10,7 +10,8 @@ import torch
 
 from trainer.contract import events as ev
 from trainer.contract.exit_codes import ExitCode
-from trainer.loop import checkpoint
+from trainer.data.tasks.mod_chain import ModChain
+from trainer.loop import checkpoint, checkpoint_files
 from trainer.objectives.policy_gradient import PolicyGradient
 from trainer.rewards.exact import TaskReward
 from trainer.testing.replay import events_of, story_of
@@ -24,10 +25,25 @@ def test_a_run_evaluates_trains_and_saves(run, document, tmp_path: Path) -> None
     assert set(story.rollouts) == set(range(1, 8))
     assert story.phases == {1: "rl"}
     assert story.scalars[3, "sampling/sampling_logp_difference/max"] < 1e-4
-    assert len(checkpoint.complete_checkpoints(tmp_path / "r/attempts/1/checkpoints")) == 2
+    assert len(checkpoint_files.complete_checkpoints(tmp_path / "r/attempts/1/checkpoints")) == 2
     axes = story.axes[7]
     assert (axes["optimizer_step"], axes["prompts"], axes["rollouts"]) == (7, 28, 112)
     assert axes["sampled_tokens"] == axes["trained_tokens"] > 112
+
+
+def test_a_run_on_truncated_sampling_trains_on_the_log_probs_of_its_sampler(run, document, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    changes = {
+        "sampling": {"max_new_tokens": 4, "top_k": 4, "top_p": 0.8},
+        "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "kl_coef": 0.1},
+    }
+    assert run(document(**changes), tmp_path / "r") == ExitCode.FINISHED
+    scalars = story_of(tmp_path / "r").scalars
+    for iteration in range(1, 8):
+        assert scalars[iteration, "sampling/sampling_logp_difference/max"] < 1e-4
+        assert scalars[iteration, "sampling/outside_kept"] == 0
+    assert scalars[1, "kl"] == 0
+    assert scalars[7, "kl"] > 0
+    assert 0 < scalars[1, "entropy"] < scalars[3, "eval/entropy"]
 
 
 def test_rollouts_are_kept_with_their_rewards_and_advantages(run, document, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -62,14 +78,6 @@ def test_learning_rate_zero_leaves_the_weights_alone(run, document, tmp_path: Pa
     assert story.evaluations[0, "validation"] == story.evaluations[7, "validation"]
 
 
-def test_equal_weights_and_set_are_not_measured_twice(run, document, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    run(document(), tmp_path / "a")
-    run(document(seed=5), tmp_path / "b")
-    first = next(e.event for e in events_of(tmp_path / "b") if isinstance(e.event, ev.Evaluation))
-    assert first.reused
-    assert first.set is not None
-
-
 @pytest.mark.parametrize(
     "budget", [{"iterations": 50, "sampled_tokens": 60}, {"iterations": 50, "device_seconds": 1e-9}]
 )
@@ -102,7 +110,7 @@ def test_a_nan_loss_is_shown_and_ends_the_run_with_the_weights_untouched(run, do
     story = story_of(tmp_path / "r")
     assert story.scalars[4, "loss"] is None
     assert "learning_rate" in story.last_message
-    newest = checkpoint.newest_checkpoint(tmp_path / "r")
+    newest = checkpoint_files.newest_checkpoint(tmp_path / "r")
     assert newest is not None
     assert newest.name == "it-00000002"
 
@@ -137,7 +145,27 @@ def test_a_full_disk_keeps_the_older_checkpoint_and_resumes_when_there_is_room(
     message = story_of(tmp_path / "r").last_message
     assert "No space left" in message
     assert "resume" in message
-    assert [p.name for p in checkpoint.complete_checkpoints(tmp_path / "r/attempts/1/checkpoints")] == ["it-00000002"]
+    assert [p.name for p in checkpoint_files.complete_checkpoints(tmp_path / "r/attempts/1/checkpoints")] == [
+        "it-00000002"
+    ]
     assert not list((tmp_path / "r/attempts/1/checkpoints").glob(".*"))
     monkeypatch.undo()
     assert run(document(), tmp_path / "r", resume=True) == ExitCode.FINISHED
+
+
+def test_a_run_goes_on_when_the_checker_raises_and_says_so(run, document, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    real = ModChain.score
+
+    def broken(self, completion, prompt):  # type: ignore[no-untyped-def]
+        if "7" in completion:
+            raise KeyError(completion)
+        return real(self, completion, prompt)
+
+    monkeypatch.setattr(ModChain, "score", broken)
+    assert run(document(budget={"iterations": 2}), tmp_path / "r") == ExitCode.FINISHED
+    shares = [value for (_, key), value in story_of(tmp_path / "r").scalars.items() if key == "checker/failed"]
+    assert max(shares) > 0
+    logged = [e.event.message for e in events_of(tmp_path / "r") if isinstance(e.event, ev.Log)]
+    told = [text for text in logged if "checker of mod_chain raised KeyError" in text]
+    assert told
+    assert len(told) == len(set(told))
