@@ -2,62 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.conftest import Cast
+from tests.installed import held
 from tests.installed.record import record_of
 from tests.webapp.launch.test_supervisor import supervise
 from tests.webapp.making import claimed
 from webapp.launch.services import launch_run, resume_run
 from webapp.launch.shutdown import leaving
 from webapp.runs.models import Run
+from webapp.runs.storage import path_of, run_uri
 
+# Seconds between two looks at a trainer that takes seconds to start.
+PAUSE = 0.05
 Act = Callable[[], Any]
-
-TASK = {"name": "mod_chain", "params": {"terms": 2, "modulus": 5}, "problems": 40}
-ARCHITECTURE = {
-    "hidden_size": 32, "layers": 1, "heads": 2, "kv_heads": 2, "intermediate_size": 32, "max_positions": 32
-}  # fmt: skip
-
-
-def rl(**changes: Any) -> dict[str, Any]:
-    """Fresh weights seldom find an answer: the entropy bonus moves them in every iteration all the same."""
-    return {
-        "kind": "rl",
-        "policy": {"architecture": ARCHITECTURE},
-        "task": TASK,
-        "sampling": {"max_new_tokens": 3},
-        "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "entropy_coef": 0.01, "kl_coef": 0.01},
-        "optimizer": {"learning_rate": 0.003},
-        "evaluation": {"every": 6, "problems": 8, "samples": 4, "final_problems": 8, "final_samples": 4},
-        "budget": {"iterations": 18},
-        "checkpoints": {"every": 4},
-        **changes,
-    }
-
-
-def sft(**changes: Any) -> dict[str, Any]:
-    """Fine-tuning on the same task."""
-    return {
-        "kind": "sft",
-        "policy": {"architecture": ARCHITECTURE},
-        "task": TASK,
-        "sampling": {"max_new_tokens": 3},
-        "sft": {"rows": 100, "batch_size": 16, "log_every": 1},
-        "evaluation": {"every": 6, "problems": 8, "samples": 4, "final_problems": 8, "final_samples": 4},
-        "budget": {"iterations": 40},
-        "checkpoints": {"every": 4},
-        **changes,
-    }
-
-
-SPS = [{"slug": "sps", "params": {"k_rl": 3, "k_irl": 2, "prompts": "all"}}]
 
 
 @pytest.fixture(autouse=True)
@@ -70,13 +36,18 @@ def _nobody_leaves() -> Iterator[None]:
 class Lab:
     """Launches, supervises and resumes runs in this process, with the trainer itself, files in a folder of one's own."""
 
+    # What a document leaves is the same each time, so it is found out once.
+    known: ClassVar[dict[str, dict[str, Any]]] = {}
+
     def __init__(self, cast: Cast, settings: Any) -> None:
         self.cast, self.settings = cast, settings
         self.pids: list[int] = []
+        settings.TRAINER_COMMAND = [*held.COMMAND]
 
     def launch(self, document: dict[str, Any], files: Path) -> Run:
+        """A queued run that only goes on after an interruption when `resume` says so."""
         self.settings.FILES_DIR = files
-        return launch_run(self.cast.project, self.cast["member"], document)
+        return launch_run(self.cast.project, self.cast["member"], document, auto_resume=0)
 
     def supervise(self, run: Run, act: Act = lambda: None) -> Run:
         """The run after its current attempt; `act` is called while the supervisor has nothing to do."""
@@ -88,7 +59,7 @@ class Lab:
             act()
 
         run = Run.objects.get(pk=run.pk)
-        return supervise(claimed(run), self.settings.FILES_DIR, noting)
+        return supervise(claimed(run), self.settings.FILES_DIR, noting, pause=PAUSE)
 
     def resume(self, run: Run, act: Act = lambda: None) -> Run:
         resume_run(run, self.cast["member"])
@@ -96,12 +67,23 @@ class Lab:
 
     def undisturbed(self, document: dict[str, Any], files: Path) -> dict[str, Any]:
         """What a run of the document leaves when nothing happens to it."""
-        done = self.supervise(self.launch(document, files))
-        assert done.state == "finished", done.message
-        return record_of(done)
+        name = json.dumps(document, sort_keys=True)
+        if name not in self.known:
+            done = self.supervise(self.launch(document, files))
+            assert done.state == "finished", done.message
+            self.known[name] = record_of(done)
+        return self.known[name]
+
+    def hold(self, run: Run, *, at: int) -> None:
+        """From the iteration on the run's trainer waits, until `release`."""
+        held.hold(path_of(run_uri(run.pk)), at=at)
+
+    def release(self, run: Run) -> None:
+        held.release(path_of(run_uri(run.pk)))
 
     def kill(self, run: Run, *, at: int) -> Act:
-        """SIGKILL to the trainer's group, once the run has reached the iteration."""
+        """SIGKILL to the trainer's group, once the run has reached the iteration, at which it waits."""
+        self.hold(run, at=at)
         killed: list[int] = []
 
         def act() -> None:
@@ -110,6 +92,7 @@ class Lab:
             if found.iteration >= at and pid and not killed:
                 killed.append(pid)
                 os.killpg(pid, signal.SIGKILL)
+                self.release(run)
 
         return act
 

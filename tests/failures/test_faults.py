@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Cast
-from tests.failures.conftest import Lab, rl
+from tests.failures.conftest import Lab
+from tests.installed.documents import rl
+from tests.webapp.launch.test_secrets import everything_in_the_database
 from trainer.methods import FILES_VARIABLE, all_methods
 from webapp.launch.services import InvalidConfig, launch_run
 from webapp.metrics.selectors import load_series
+from webapp.rollouts.selectors import rows_of
 from webapp.runs.models import Attempt, Run
 from webapp.runs.selectors import log_tail
+from webapp.runs.storage import attempt_uri, path_of
+from webapp.teams.secret_services import set_secret
 
 
 @pytest.mark.parametrize(
@@ -46,6 +54,37 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     all_methods.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("faulty")
+def test_a_method_that_tells_its_secret_to_everyone_is_not_heard(lab: Lab, tmp_path: Path) -> None:
+    """In configuration, environment, log, error text, tables and rollouts of a real trainer; then the whole data folder and
+    the whole database are searched."""
+    token = "tok/en+with=every&thing 42"
+    set_secret(team=lab.cast.team, name="HF_TOKEN", value=token, user=None)
+    run = lab.supervise(lab.launch({**broken("leak"), "secrets": ["HF_TOKEN"], "save_rollouts_every": 1}, tmp_path))
+    assert (run.state, run.attempts.get().exit_code) == ("failed", 5), run.message
+    assert "raised RuntimeError: cannot log in with [secret HF_TOKEN]" in run.message
+    logged = [line["message"] for line in log_tail(run)]
+    assert logged.count("[secret HF_TOKEN]") == 2  # as it is, and as a URL writes it
+    [part] = run.rollout_parts.filter(iteration=5)
+    rows = rows_of(part.groups.first())
+    assert {(row["text"], row["answer"]) for row in rows} == {("I know [secret HF_TOKEN]", "[secret HF_TOKEN]")}
+    written = path_of(attempt_uri(run.pk, 1, "log.txt")).read_text()
+    assert "[secret HF_TOKEN]" in written  # printed through Python
+    assert "from C: " + "*" * len(token) in written  # past it
+
+    forms = {token, quote(token), token[:-6], base64.b64encode(f"user:{token}".encode()).decode()[8:-4]}
+    searched = 0
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            content = repr(pq.read_table(path).to_pylist()).encode() if path.suffix == ".parquet" else path.read_bytes()
+            assert not [form for form in forms if form.encode() in content], path
+            searched += 1
+    assert searched > 10
+    database = everything_in_the_database()
+    assert not [form for form in forms if form in database]
 
 
 def broken(fault: str) -> dict[str, Any]:

@@ -7,9 +7,7 @@ is done to a PostgreSQL cluster of the test's own.
 from __future__ import annotations
 
 import os
-import pwd
-import shutil
-import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -17,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.failures.conftest import SPS, rl
-from tests.installed.processes import HOST, any_port, installed
+from tests.installed.documents import SPS, rl
+from tests.installed.processes import ROOT, Installed, any_port, installed, wait_until
+from tests.installed.servers import Cluster, own_cluster
+from webapp.demo.processes import Service
 
 DATABASE = os.environ.get("TEST_DATABASE_URL", "postgres://postgres@127.0.0.1:5432/postgres")
 REDIS = os.environ.get("TEST_REDIS_URL", "redis://127.0.0.1:6379/9")
@@ -51,6 +51,7 @@ def broker() -> Iterator[str]:
 
 @pytest.mark.postgres
 @pytest.mark.redis
+@pytest.mark.xdist_group("the Redis database")
 def test_a_run_goes_from_launch_to_its_end_on_postgresql_and_redis(database: str, broker: str, tmp_path: Path) -> None:
     extra = {"UNSQUEEZE_DATABASE_URL": database, "UNSQUEEZE_BROKER_URL": broker}
     with installed(tmp_path / "data", port=any_port(), extra=extra) as here:
@@ -67,54 +68,10 @@ def test_a_run_goes_from_launch_to_its_end_on_postgresql_and_redis(database: str
         assert not (tmp_path / "data" / "db.sqlite3").exists()
 
 
-class Cluster:
-    """A PostgreSQL server of the test's own, in a temporary folder, run by a user who is not root."""
-
-    def __init__(self, folder: Path, programs: Path) -> None:
-        self.folder, self.programs, self.port = folder, programs, any_port()
-        self.owner = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
-        folder.mkdir()
-        if os.geteuid() == 0:
-            shutil.chown(folder, self.owner, self.owner)
-        self.run("initdb", "--auth", "trust", "--username", "unsqueeze", "--no-sync", "--pgdata", str(self.data))
-
-    @property
-    def data(self) -> Path:
-        return self.folder / "data"
-
-    @property
-    def address(self) -> str:
-        return f"postgres://unsqueeze@{HOST}:{self.port}/postgres"
-
-    def run(self, program: str, *arguments: str) -> None:
-        command = [str(self.programs / program), *arguments]
-        user = {"user": self.owner, "group": self.owner, "extra_groups": []} if os.geteuid() == 0 else {}
-        subprocess.run(command, cwd=self.folder, check=True, stdout=subprocess.DEVNULL, **user)  # type: ignore[call-overload]
-
-    def start(self) -> None:
-        options = f"-p {self.port} -h {HOST} -k {self.folder} -c fsync=off"
-        log = str(self.folder / "log")
-        self.run("pg_ctl", "--pgdata", str(self.data), "--wait", "--log", log, "--options", options, "start")
-
-    def stop(self) -> None:
-        self.run("pg_ctl", "--pgdata", str(self.data), "--wait", "--mode", "immediate", "stop")
-
-
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    import tempfile
-
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
-    program = found[-1] if found else shutil.which("initdb")
-    if not program:
-        pytest.fail("PostgreSQL's initdb is not here; install the package postgresql")
-    # Not below pytest's own folder, which nobody but its owner may enter.
-    with tempfile.TemporaryDirectory(prefix="unsqueeze-pg-") as folder:
-        os.chmod(folder, 0o755)
-        cluster = Cluster(Path(folder) / "cluster", Path(program).parent)
-        cluster.start()
+    with own_cluster() as cluster:
         yield cluster
-        cluster.stop()
 
 
 @pytest.mark.postgres
@@ -132,7 +89,45 @@ def test_a_database_that_restarts_during_a_run_costs_nothing(cluster: Cluster, t
         cluster.start()
         finished = here.wait_for(run)
         assert (finished["state"], finished["attempt"]) == ("finished", 1), finished
-        expected, found = here.hand("record", run=whole), here.hand("record", run=run)
-        for part in expected:
-            assert found[part] == expected[part], part
+        here.check_same(whole, run)
         assert here.started[0].ended() is None
+
+
+def taken_up(here: Installed) -> int:
+    """How many messages found an attempt that a worker had already."""
+    return here.logs().count("is not to be started: it has a worker")
+
+
+@pytest.mark.redis
+@pytest.mark.xdist_group("the Redis database")
+def test_messages_that_vanish_or_come_twice_cost_nothing(broker: str, tmp_path: Path) -> None:
+    import redis
+
+    extra = {
+        "UNSQUEEZE_BROKER_URL": broker,
+        "UNSQUEEZE_BROKER_VISIBILITY": "2",
+        "UNSQUEEZE_RESEND_SECONDS": "2",
+        "UNSQUEEZE_LOG_LEVEL": "INFO",
+    }
+    with installed(tmp_path / "data", port=any_port(), extra=extra, start=("scheduler",)) as here:
+        here.hand("people", roles={"ada@example.org": "owner"})
+        client = redis.Redis.from_url(broker)
+        lost = here.hand("launch", document=rl(budget={"iterations": 6}))
+        assert client.llen("default") >= 1
+        client.flushdb()
+        manage = (sys.executable, str(ROOT / "manage.py"))
+        here.start_services([Service("worker", (*manage, "worker", "--slots", "2"))])
+        assert here.wait_for(lost)["attempt"] == 1
+
+        # Its message is not acknowledged for longer than Redis waits: it is delivered again, beside the running trainer.
+        before = taken_up(here)
+        run = here.hand("launch", document=rl(budget={"iterations": 100_000}))
+        pid = here.wait_for(run, "running", iteration=1)["pid"]
+        wait_until(lambda: taken_up(here) > before, seconds=120)
+        iteration = here.look(run)["iteration"]
+        here.wait_for(run, "running", iteration=iteration + 2)
+        here.hand("stop", run=run)
+        stopped = here.wait_for(run, "stopped")
+        assert (stopped["attempt"], stopped["pid"]) == (1, pid)
+        assert stopped["transitions"] == ["queued", "starting", "running", "stopping", "stopped"]
+        client.close()

@@ -7,23 +7,30 @@ carries its data folder in its environment, its working folder or its command li
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import random
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tests.installed import held
 from webapp.demo.processes import Installation, Service, services
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
 OVER = {"finished", "failed", "cancelled", "stopped", "lost"}
+HELD = {"UNSQUEEZE_TRAINER_COMMAND": " ".join(held.COMMAND)}
 # Generous: the machine of the tests may have other work. Nothing waits longer than it must.
 PATIENCE = 300.0
 
@@ -43,18 +50,21 @@ def environment(data: Path, extra: Mapping[str, str] | None = None) -> dict[str,
 
 def left_over(data: Path) -> list[str]:
     """Processes, zombies apart, that still belong to the data folder: "pid command line"."""
-    mark, found = str(data).encode(), []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit() or int(folder.name) == os.getpid():
-            continue
-        try:
-            told = [(folder / name).read_bytes() for name in ("environ", "cmdline")]
-            told.append(os.readlink(folder / "cwd").encode())
-        except OSError:  # it is gone, a zombie, or someone else's
-            continue
-        if any(mark in one for one in told):
-            found.append(f"{folder.name} {told[1].replace(bytes(1), b' ').decode(errors='replace')}")
-    return found
+    pids = (int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit())
+    return [line for pid in pids if pid != os.getpid() and (line := belongs(pid, data))]
+
+
+def belongs(pid: int, data: Path) -> str:
+    """ "pid command line" of a process that belongs to the data folder, else an empty text."""
+    folder = Path("/proc") / str(pid)
+    try:
+        told = [(folder / name).read_bytes() for name in ("environ", "cmdline")]
+        told.append(os.readlink(folder / "cwd").encode())
+    except OSError:  # it is gone, a zombie, or someone else's
+        return ""
+    if not any(str(data).encode() in one for one in told):
+        return ""
+    return f"{pid} {told[1].replace(bytes(1), b' ').decode(errors='replace')}"
 
 
 def gone(data: Path, *, seconds: float = 15.0) -> list[str]:
@@ -121,12 +131,22 @@ class Installed:
 
     def start(self, *names: str) -> Installation:
         """Starts some of the services (web, worker, scheduler)."""
-        wanted: Sequence[Service] = [s for s in services(host=HOST, port=self.port) if s.name in names]
+        return self.start_services([s for s in services(host=HOST, port=self.port) if s.name in names])
+
+    def start_services(self, wanted: Sequence[Service]) -> Installation:
+        """Starts services with command lines of one's own."""
         installation = Installation(wanted, logs=self.data / "logs")
         with mock.patch.dict(os.environ, self.env, clear=True):
             installation.__enter__()
         self.started.append(installation)
         return installation
+
+    def hold(self, run: str, *, at: int) -> None:
+        """The run's trainer, if it is `tests.installed.held`, waits at the iteration until `release`."""
+        held.hold(self.files / "runs" / run, at=at)
+
+    def release(self, run: str) -> None:
+        held.release(self.files / "runs" / run)
 
     def stop(self) -> None:
         for installation in reversed(self.started):
@@ -153,6 +173,12 @@ class Installed:
                 )
             time.sleep(0.1)
 
+    def check_same(self, whole: str, run: str) -> None:
+        """That two runs left the same: every series, axis, evaluation, rollout and checkpoint, bit for bit."""
+        expected, found = self.hand("record", run=whole), self.hand("record", run=run)
+        for part in expected:
+            assert found[part] == expected[part], part
+
     def logs(self) -> str:
         """The ends of the services' logs, for a failure's text."""
         files = sorted((self.data / "logs").glob("*.log"))
@@ -170,9 +196,12 @@ def installed(
     """A fresh installation in the folder; afterwards no process of it is left, which is asserted."""
     data.mkdir(parents=True, exist_ok=True)
     env = environment(data, extra)
-    for command in ("migrate", "collectstatic"):
-        arguments = [sys.executable, "manage.py", command, "--no-input", "--verbosity", "0"]
-        subprocess.run(arguments, cwd=ROOT, env=env, check=True)
+    fresh = "UNSQUEEZE_DATABASE_URL" not in env and not (data / "db.sqlite3").exists()
+    # A new database is a copy of one that was migrated, any other one is migrated.
+    without = () if fresh else ("db.sqlite3*",)
+    shutil.copytree(_prepared(), data, ignore=shutil.ignore_patterns("secret*", *without), dirs_exist_ok=True)
+    if not fresh:
+        _manage(env, "migrate")
     found = Installed(data, port, env, Hand(env))
     try:
         if start:
@@ -188,9 +217,33 @@ def installed(
     assert not left, f"processes outlived their installation: {left}"
 
 
+@cache
+def _prepared() -> Path:
+    """A data folder as `migrate` and `collectstatic` leave it, made once by each process that tests."""
+    folder = Path(tempfile.mkdtemp(prefix="unsqueeze-prepared-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    env = environment(folder)
+    for command in ("migrate", "collectstatic"):
+        _manage(env, command)
+    return folder
+
+
+def _manage(env: Mapping[str, str], command: str) -> None:
+    arguments = [sys.executable, "manage.py", command, "--no-input", "--verbosity", "0"]
+    subprocess.run(arguments, cwd=ROOT, env=dict(env), check=True)
+
+
+# Below those that the kernel gives to whoever connects: nobody takes one between its choice and its use.
+PORTS = range(20_000, 32_000)
+
+
 def any_port() -> int:
     """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        port = random.SystemRandom().choice(PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port

@@ -1,20 +1,24 @@
 """Start-up checks: what is wrong and what to set. `python manage.py check` runs them, as does every other command."""
 
 import os
+import secrets
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.files.storage import storages
+
+from webapp.core.file_storages import FileStore
 
 OLDEST_SQLITE = (3, 35, 0)
 
 
 @register("files")
 def data_folder(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """The data folder must be writable, and the secret key in it nobody else's."""
+    """The data folder must be writable, and the keys in it nobody else's."""
     folder = Path(settings.DATA_DIR)
     if not os.access(folder, os.W_OK | os.X_OK):
         return [
@@ -24,16 +28,16 @@ def data_folder(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckM
                 id="unsqueeze.E001",
             )
         ]
-    key = folder / "secret_key"
-    if key.exists() and key.stat().st_mode & 0o077:
-        return [
-            Warning(
-                f"{key} can be read by other users (mode {key.stat().st_mode & 0o777:o}).",
-                hint=f"Run: chmod 600 {key}",
-                id="unsqueeze.W002",
-            )
-        ]
-    return []
+    keys = [folder / "secret_key", folder / "secrets_key"]
+    return [
+        Warning(
+            f"{key} can be read by other users (mode {key.stat().st_mode & 0o777:o}).",
+            hint=f"Run: chmod 600 {key}",
+            id="unsqueeze.W002",
+        )
+        for key in keys
+        if key.exists() and key.stat().st_mode & 0o077
+    ]
 
 
 @register("database_version")
@@ -82,4 +86,31 @@ def static_manifest(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Ch
                 id="unsqueeze.W005",
             )
         ]
+    return []
+
+
+@register("storage", deploy=True)
+def file_storage(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """The file storage writes, lists, reads and removes a small file. Part of `check --deploy` only, because it goes
+    over the network where the storage is a bucket.
+    """
+    store = cast(FileStore, storages["files"])
+    uri, data = f"probe/{secrets.token_hex(8)} é", b"unsqueeze"
+    step = "written"
+    try:
+        store.write(uri, data)
+        step = "listed"
+        if [file.uri for file in store.walk("probe") if file.uri == uri] != [uri]:
+            raise OSError("what was just written is not in the list")
+        step = "read"
+        if b"".join(store.chunks(uri)) != data:
+            raise OSError("what was read is not what was written")
+        step = "removed"
+        store.remove(uri)
+    except OSError as error:
+        hint = "Look at UNSQUEEZE_STORAGE_URL, the UNSQUEEZE_S3_ variables and the bucket's rights."
+        if store.local:
+            hint = "Change the folder's owner, or set UNSQUEEZE_FILES to a folder that this user may write."
+        text = f"A file cannot be {step} in the file storage, {store.describe()}: {error}"
+        return [Error(text, hint=hint, id="unsqueeze.E006")]
     return []

@@ -30,9 +30,10 @@ def _error(
     text: str,
     advice: str,
     link: tuple[str, str] = ("/", "Go to the home page"),
+    new_tab: bool = False,
 ) -> HttpResponse:
     """`link` is the address and the words of the button."""
-    context = {"status": status, "title": title, "text": text, "advice": advice, "link": link}
+    context = {"status": status, "title": title, "text": text, "advice": advice, "link": link, "new_tab": new_tab}
     # No request goes to the template: context processors would ask a database that may be what failed.
     return render(None, "core/error.html", context, status=status)  # type: ignore[arg-type]
 
@@ -91,19 +92,24 @@ def server_error(request: HttpRequest) -> HttpResponse:
     )
 
 
+def signed_out(request: HttpRequest) -> HttpResponse:
+    """The answer to a form that was sent without being signed in. Its page is one step back, with what was typed."""
+    return _error(
+        request,
+        403,
+        title="You are signed out",
+        text="Nothing was changed. What you typed is still on the page that you came from.",
+        advice="Sign in in a new tab, then go back to that page and send it again.",
+        link=(resolve_url(settings.LOGIN_URL), "Sign in"),
+        new_tab=True,
+    )
+
+
 @login_not_required
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    sign_in = resolve_url(settings.LOGIN_URL)
     # The sign-in form is sent without a session by everyone; there the token alone is what is wrong.
-    if settings.SESSION_COOKIE_NAME not in request.COOKIES and request.path != sign_in:
-        return _error(
-            request,
-            403,
-            title="You are signed out",
-            text="Your browser no longer has the cookie that says who you are. Nothing was changed.",
-            advice="Sign in, then do it again.",
-            link=(sign_in, "Sign in"),
-        )
+    if settings.SESSION_COOKIE_NAME not in request.COOKIES and request.path != resolve_url(settings.LOGIN_URL):
+        return signed_out(request)
     return _error(
         request,
         403,

@@ -55,12 +55,17 @@ def check_base(project: Project, uri: str) -> list[Problem]:
     """What is wrong with a base: only checkpoints of the project may be read, and only while their files are there."""
     if not uri:
         return [Problem("policy.checkpoint", "choose a base checkpoint, or a new architecture for fine-tuning")]
-    if checkpoints_in(project).filter(policy_uri=uri).exists():
+    found = Checkpoint.objects.filter(project=project, policy_uri=uri).order_by("removed_at").first()
+    if found is None:
+        text = f"found {uri!r}, which is no checkpoint of this project; import it first, or choose one of the list"
+    elif found.removed_at is not None:
+        text = "the files of this checkpoint were removed by retention; choose another one"
+    elif found.stored_at is None:
+        text = f"the files of this checkpoint are still on {found.stored_on} only; wait until they are stored"
+    elif found.damage:
+        text = f"this checkpoint is damaged: {found.damage}; choose another one"
+    elif found.retired:
+        text = "a resumed attempt has gone back before this checkpoint; choose another one"
+    else:
         return []
-    gone = Checkpoint.objects.filter(project=project, policy_uri=uri).exists()
-    text = (
-        "the files of this checkpoint were removed by retention; choose another one"
-        if gone
-        else f"found {uri!r}, which is no checkpoint of this project; import it first, or choose one of the list"
-    )
     return [Problem("policy.checkpoint", text)]

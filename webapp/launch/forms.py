@@ -3,57 +3,48 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from django import forms
 from django.http import QueryDict
 
-from trainer.contract.config import InvalidConfig, Problem
+from trainer.contract.config import InvalidConfig, Problem, migrated
 from trainer.contract.presets import PRESETS, Preset
 from trainer.core.registry import MethodSpec
 from trainer.data.tasks import TASKS
 from trainer.methods import all_methods
 from webapp.core.templatetags.figures import grouped
+from webapp.datasets.models import Version
+from webapp.datasets.selectors import version_with_content, versions_for
+from webapp.launch.about import AboutForm, new_about
 from webapp.launch.bases import Base, bases_in, check_base
-from webapp.launch.fields import KIND_TITLES, MISSING, Choice, Group, Slot, as_typed, at_path, groups_of, parsed, put
-from webapp.launch.services import resolved
+from webapp.launch.datasets import SETTINGS, problems_in
+from webapp.launch.fields import (
+    DATASET,
+    KIND_TITLES,
+    MISSING,
+    SECRETS,
+    Choice,
+    Group,
+    Slot,
+    as_typed,
+    at_path,
+    groups_of,
+    parsed,
+    put,
+)
+from webapp.launch.secrets import problems_with_secrets
+from webapp.launch.services import resolved, resolved_for
 from webapp.projects.models import Project
-from webapp.runs.models import Run, new_run_id
+from webapp.teams.selectors import secret_names
 
+VERSIONS_SHOWN = 60
 FRESH = "new"
 """Value of the base picker for a new architecture."""
 Typed = str | bool | list[str]
 Reader = Callable[[str, str], Any]
 """(name, path) -> what was typed for the input, or MISSING."""
-_RUN_ID = re.compile(r"^[a-z2-9]{10}$")
-
-
-class AboutForm(forms.Form):
-    """What is not part of the configuration. `run` is the id that the run will have: sending twice makes one run."""
-
-    name = forms.CharField(required=False, max_length=120, label="Name", help_text="Empty: method, task and seed.")
-    tags = forms.CharField(required=False, max_length=200, label="Tags", help_text="Words with commas between them.")
-    notes = forms.CharField(
-        required=False,
-        max_length=10_000,
-        label="Notes",
-        widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="Why you launch this.",
-    )
-    run = forms.CharField(widget=forms.HiddenInput)
-    parent = forms.CharField(required=False, widget=forms.HiddenInput)
-
-    def clean_run(self) -> str:
-        token: str = self.cleaned_data["run"]
-        if not _RUN_ID.match(token):
-            raise forms.ValidationError("The form's own number is damaged; reload the page.")
-        return token
-
-    @property
-    def tag_list(self) -> list[str]:
-        return [tag.strip() for tag in self.cleaned_data["tags"].split(",") if tag.strip()]
 
 
 @dataclass
@@ -88,7 +79,16 @@ class Input:
         value = self.default
         if isinstance(value, bool):
             return "true" if value else "false"
-        return ",".join(value) if isinstance(value, list) else value
+        return self._lines(value)
+
+    @property
+    def lines(self) -> str:
+        """What is typed, as one text."""
+        return self._lines(self.typed)
+
+    @staticmethod
+    def _lines(value: Any) -> str:
+        return "\n".join(value) if isinstance(value, list) else str(value)
 
     @property
     def words(self) -> str:
@@ -106,9 +106,21 @@ class Input:
         return f"up to {_limit(hi)}" if hi is not None else ""
 
 
+@dataclass(frozen=True)
+class Fold:
+    """Inputs that are folded away under a heading, unless one of them differs or is wrong."""
+
+    title: str
+    inputs: list[Input]
+
+    @property
+    def unfold(self) -> bool:
+        return any(one.changed or one.errors for one in self.inputs)
+
+
 @dataclass
 class InputGroup:
-    """A group with its inputs; advanced ones are folded unless one of them differs or is wrong."""
+    """A group with its inputs; advanced ones are folded."""
 
     group: Group
     inputs: list[Input]
@@ -118,12 +130,13 @@ class InputGroup:
         return [one for one in self.inputs if not one.slot.field.advanced]
 
     @property
-    def advanced(self) -> list[Input]:
-        return [one for one in self.inputs if one.slot.field.advanced]
-
-    @property
-    def unfold(self) -> bool:
-        return any(one.changed or one.errors for one in self.advanced)
+    def folds(self) -> list[Fold]:
+        """The advanced inputs by heading, in the order in which headings come."""
+        found: dict[str, list[Input]] = {}
+        for one in self.inputs:
+            if one.slot.field.advanced:
+                found.setdefault(one.slot.field.part or "Advanced", []).append(one)
+        return [Fold(title, inputs) for title, inputs in found.items()]
 
 
 @dataclass(frozen=True)
@@ -148,24 +161,36 @@ class LaunchForm:
         self.left_out: list[Problem] = []
         self.document_problems: list[Problem] = []
         self.groups = [
-            InputGroup(group, [self._input(slot, read) for slot in group.slots]) for group in groups_of(self.choice)
+            InputGroup(group, [self._input(self._sized(slot), read) for slot in group.slots])
+            for group in groups_of(self.choice, secrets=_offered(project, read(SECRETS, SECRETS)))
         ]
+
+    def _sized(self, slot: Slot) -> Slot:
+        """A slot that asks for no more problems by default than the dataset version has."""
+        split = next((split for split, path in SETTINGS.items() if path == slot.path), None)
+        if self.version is None or split is None:
+            return slot
+        return replace(slot, default=min(slot.default, problems_in(self.version)[split]))
 
     @staticmethod
     def _input(slot: Slot, read: Reader) -> Input:
         typed = read(slot.name, slot.path)
         if typed is MISSING:
             typed = as_typed(slot.default)
-        elif isinstance(typed, list) and slot.field.widget != "multichoice":
+        elif isinstance(typed, list) and slot.field.widget not in ("multichoice", "lines"):
             typed = json.dumps(typed)
         return Input(slot, typed)
 
     @classmethod
-    def empty(cls, project: Project, *, base: str = "", methods: tuple[str, ...] = ()) -> "LaunchForm":
-        """All defaults, from the given base (a URI) or the first that is offered."""
+    def empty(
+        cls, project: Project, *, base: str = "", methods: tuple[str, ...] = (), version: int | None = None
+    ) -> "LaunchForm":
+        """All defaults, from the given base (a URI) or the first that is offered, on the given dataset version."""
         bases = bases_in(project)
         chosen = base or (bases[0].uri if bases else "")
         choice = Choice(methods=methods) if chosen else Choice(kind="sft", fresh=True)
+        if version is not None:
+            choice = replace(choice, task=DATASET, version=version)
         return cls(project, choice, chosen or FRESH, lambda name, path: MISSING, new_about())
 
     @classmethod
@@ -173,7 +198,7 @@ class LaunchForm:
         """Filled from a launch document or a run's configuration. Settings that no input takes stand in `left_out`,
         other problems without an input in `document_problems`.
         """
-        wanted = document if isinstance(document, dict) else {}
+        wanted = current_form(document)
         policy, chosen = wanted.get("policy"), wanted.get("methods")
         policy = policy if isinstance(policy, dict) else {}
         chosen = chosen if isinstance(chosen, list) else []
@@ -184,6 +209,7 @@ class LaunchForm:
             preset=str(_text_at(wanted, "algorithm.preset", "grpo")),
             methods=tuple(str(one["slug"]) for one in chosen if isinstance(one, dict) and "slug" in one),
             fresh=fresh,
+            version=_version_in(project, wanted),
         )
 
         def read(name: str, path: str) -> Any:
@@ -213,6 +239,8 @@ class LaunchForm:
         def read(name: str, path: str) -> Any:
             if name not in data:
                 return MISSING
+            if name == SECRETS:
+                return [chosen for chosen in data.getlist(name) if chosen]
             typed = _typed(slots[name], data)
             return MISSING if name in stale and stale[name] == typed else typed
 
@@ -234,7 +262,18 @@ class LaunchForm:
             value = parsed(one.slot.field, one.typed)
             if value is not MISSING:
                 put(out, one.slot.path, value)
+        if self.version is not None:
+            known = {"uri": self.version.uri, "content_hash": self.version.content_hash, "sha256": self.version.sha256}
+            out["task"]["params"] |= known
         return out
+
+    @cached_property
+    def version(self) -> Version | None:
+        """The chosen dataset version, where it is one of the project's."""
+        if self.choice.version is None:
+            return None
+        rows = Version.objects.filter(dataset__project=self.project, pk=self.choice.version)
+        return rows.select_related("dataset").first()
 
     @cached_property
     def config(self) -> dict[str, Any] | None:
@@ -242,10 +281,12 @@ class LaunchForm:
         problems = check_base(self.project, self.base) if not self.choice.fresh else []
         config = None
         try:
-            config = resolved(self.document())
+            config, _version = resolved_for(self.project, self.document())
         except InvalidConfig as error:
             known = {p.path for p in problems}
             problems += [p for p in error.problems if p.path not in known and not (known and p.path == "policy")]
+        else:
+            problems += problems_with_secrets(self.project.team, config)
         self.add_problems(problems)
         return None if problems else config
 
@@ -296,6 +337,13 @@ class LaunchForm:
     def tasks(self) -> list[Any]:
         return list(TASKS.values())
 
+    @cached_property
+    def versions(self) -> list[Version]:
+        """What is offered, the chosen one among it."""
+        offered = list(versions_for(self.project)[:VERSIONS_SHOWN])
+        chosen = self.version
+        return offered if chosen is None or chosen in offered else [chosen, *offered]
+
     @property
     def presets(self) -> list[Preset]:
         return list(PRESETS.values())
@@ -322,7 +370,7 @@ class LaunchForm:
 
     @property
     def task_errors(self) -> list[str]:
-        return self.errors_at(r"task\.name", r"task\.params", "task")
+        return self.errors_at(r"task\.name", r"task\.params(\.(uri|content_hash|sha256))?", "task")
 
     @property
     def preset_errors(self) -> list[str]:
@@ -350,6 +398,12 @@ class LaunchForm:
         return out
 
 
+def _offered(project: Project, typed: Any) -> list[str]:
+    """The team's secrets, and those that a document names without the team having them: they are shown, and refused."""
+    named = typed if isinstance(typed, list) else []
+    return list(dict.fromkeys([*secret_names(project.team), *named]))
+
+
 _PARTS = {
     "kind": ("part-kind", "Kind"),
     "policy": ("part-base", "Base"),
@@ -363,19 +417,23 @@ def _limit(number: float) -> str:
     return grouped(int(number)) if number == int(number) else str(number)
 
 
-def new_about(**initial: str) -> AboutForm:
-    """An untouched form about a run with a fresh id."""
-    return AboutForm(initial={"run": new_run_id(), **initial})
-
-
-def about_copy_of(run: Run) -> AboutForm:
-    """For "duplicate and edit"."""
-    return new_about(tags=", ".join(run.tags), parent=run.pk)
-
-
 def _text_at(document: Mapping[str, Any], path: str, otherwise: str) -> Any:
     value = at_path(document, path)
     return otherwise if value is MISSING else value
+
+
+def _version_in(project: Project, document: Mapping[str, Any]) -> int | None:
+    found = at_path(document, "task.params.content_hash")
+    version = version_with_content(project, found) if isinstance(found, str) and found else None
+    return version.pk if version else None
+
+
+def current_form(document: Any) -> dict[str, Any]:
+    """The document in this release's form. One that cannot be brought into it stays as it is: `resolved` says why."""
+    try:
+        return migrated(document)
+    except InvalidConfig:
+        return document if isinstance(document, dict) else {}
 
 
 def _problems(document: Any) -> list[Problem]:
@@ -394,6 +452,7 @@ def _choice(data: QueryDict, prefix: str) -> Choice:
         preset=data.get(f"{prefix}algorithm.preset", "grpo"),
         methods=tuple(data.getlist(f"{prefix}methods")) if kind == "rl" else (),
         fresh=data.get(f"{prefix}policy.source") == FRESH,
+        version=int(version) if (version := data.get(f"{prefix}dataset.version", "")[:15]).isdecimal() else None,
     )
 
 
@@ -404,4 +463,6 @@ def _typed(slot: Slot, data: QueryDict) -> Typed:
     if slot.field.widget == "multichoice":
         chosen: list[str] = [str(value) for value in data.getlist(slot.name) if value]
         return chosen
+    if slot.field.widget == "lines":
+        return [line for line in str(data[slot.name]).replace("\r", "").split("\n") if line]
     return str(data[slot.name])

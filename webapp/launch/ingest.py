@@ -5,6 +5,7 @@ database. So a batch is stored exactly once, whether the supervisor dies before 
 process.
 """
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,39 +14,40 @@ from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
+from pydantic import ValidationError
 
+from trainer.contract.drawn import DRAWN, bounded
 from trainer.contract.events import (
     Checkpoint,
+    CheckpointRefused,
     CheckpointRemoved,
     Envelope,
     Evaluation,
-    Heatmap,
-    Histogram,
     Log,
     Mark,
+    Opaque,
     Phase,
     Progress,
     Rollouts,
     Scalars,
-    Scatter,
     State,
-    Table,
-    Text,
     parse_line,
 )
+from trainer.contract.redaction import NOTHING, Redactor
+from webapp.checkpoints import retention
 from webapp.checkpoints import services as checkpoints
 from webapp.evals import services as evals
 from webapp.metrics import services as metrics
 from webapp.rollouts import services as rollouts
 from webapp.runs import services as runs
-from webapp.runs.models import Attempt, Run
+from webapp.runs.models import OPAQUE, Attempt, EventRow, Run
 from webapp.runs.states import RunState
-from webapp.runs.storage import BadUri
+from webapp.runs.storage import BadUri, is_local
 
 log = logging.getLogger(__name__)
 
-NUL, REPLACEMENT = rb"\u0000", rb"\ufffd"
-DRAWN = (Histogram, Heatmap, Scatter, Table, Text)
+LARGEST_OPAQUE = 1_000_000
+FAULT_LENGTH = 1000
 
 
 class OffsetMoved(Exception):
@@ -78,9 +80,9 @@ class _Rows:
     started: bool = False
 
 
-def parse(data: bytes, begin: int) -> Batch:
+def parse(data: bytes, begin: int, *, redact: Redactor = NOTHING) -> Batch:
     """The complete lines at the start of `data`, which was read at byte `begin`; a torn last line is left for the
-    next time.
+    next time. `redact` takes out what the trainer should have taken out itself.
     """
     whole = data[: data.rfind(b"\n") + 1]
     envelopes, faults = [], []
@@ -88,20 +90,34 @@ def parse(data: bytes, begin: int) -> Batch:
     for line in whole.split(b"\n")[:-1]:
         if line.strip():
             try:
-                # PostgreSQL stores no NUL, which a model may well sample.
-                envelopes.append(parse_line(line.replace(NUL, REPLACEMENT)))
+                envelopes.append(parse_line(_without(redact, line)))
             except ValueError as error:
                 # One bad line must not cost the run its other events.
-                faults.append(f"Line at byte {position} of events.jsonl is no event and was skipped: {error}"[:2000])
+                text = f"Line at byte {position} of events.jsonl is no event and was skipped: {_why(error)}"
+                faults.append(redact.text(text))
         position += len(line) + 1
     return Batch(begin, begin + len(whole), envelopes, faults)
 
 
-def singly(data: bytes, batch: Batch) -> Iterator[Batch]:
+def _without(redact: Redactor, line: bytes) -> bytes:
+    return redact.json_line(line.decode(errors="replace")).encode() if redact else line
+
+
+def _why(error: ValueError) -> str:
+    """What is wrong with a line: the first fault and where it stands."""
+    if not isinstance(error, ValidationError):
+        return str(error)[:FAULT_LENGTH]
+    first, *more = error.errors(include_url=False)
+    place = ".".join(map(str, first["loc"]))
+    rest = f" (and {len(more)} more)" if more else ""
+    return f"{place}: {first['msg']}"[:FAULT_LENGTH] + rest
+
+
+def singly(data: bytes, batch: Batch, *, redact: Redactor = NOTHING) -> Iterator[Batch]:
     """The batch line by line, each with its own offsets: to find the one that the database refuses."""
     position = batch.begin
     for line in data[: batch.end - batch.begin].split(b"\n")[:-1]:
-        yield parse(line + b"\n", position)
+        yield parse(line + b"\n", position, redact=redact)
         position += len(line) + 1
 
 
@@ -123,7 +139,7 @@ def store(held: runs.Claim, batch: Batch) -> Run:
     attempt.byte_offset = batch.end
     run.live_seq = seq
     if rows.started and run.state == RunState.STARTING:
-        runs.move(run=run, attempt=attempt, to=RunState.RUNNING, actor_name=attempt.worker)
+        runs.move(run=run, attempt=attempt, to=RunState.RUNNING, actor_name="trainer", reason="It has begun to work.")
     else:
         attempt.save()
         run.save()
@@ -181,12 +197,31 @@ def _take(run: Run, attempt: Attempt, envelope: Envelope, rows: _Rows, seq: int)
             rows.events.append(
                 runs.NewEvent(kind="log", payload={"level": event.level, "message": event.message}, time=time)
             )
-        case Evaluation() | Rollouts() | Checkpoint() | CheckpointRemoved():
+        case Evaluation() | Rollouts() | Checkpoint() | CheckpointRemoved() | CheckpointRefused():
             _store_own(run, attempt, event, rows, time, seq)
+        case Opaque():
+            _keep_closed(run, event, rows, time)
         case _:
             assert isinstance(event, DRAWN)
+            event = bounded(event)
             payload = event.model_dump(mode="json", exclude={"kind", "axes", "key"})
             rows.events.append(_event(event, event.kind, time, key=event.key, payload=payload))
+
+
+def _keep_closed(run: Run, event: Opaque, rows: _Rows, time: datetime) -> None:
+    """An event of a newer trainer is kept as it came, so that a newer release can open it; the log tells it once a kind."""
+    key = event.of[:160]
+    told = any(row.kind == OPAQUE and row.key == key for row in rows.events)
+    if not told and not EventRow.objects.filter(run=run, kind=OPAQUE, key=key).exists():
+        rows.events.append(_note(f"Events of the kind {key!r} are kept but not shown: {event.reason}.", "warning"))
+    text = json.dumps(event.document)
+    payload: dict[str, Any] = {"reason": event.reason, "document": event.document}
+    if len(text) > LARGEST_OPAQUE:
+        payload = {"reason": event.reason, "head": text[:LARGEST_OPAQUE], "length": len(text)}
+    axes = event.document.get("axes")
+    at = axes.get("iteration") if isinstance(axes, dict) else None
+    iteration = at if isinstance(at, int) and 0 <= at < 2**31 else None
+    rows.events.append(runs.NewEvent(kind=OPAQUE, key=key, payload=payload, time=time, iteration=iteration))
 
 
 def _event(event: Any, kind: str, time: datetime, *, key: str, payload: dict[str, Any]) -> runs.NewEvent:
@@ -202,7 +237,7 @@ def _progress(run: Run, event: Progress) -> None:
 def _store_own(
     run: Run,
     attempt: Attempt,
-    event: Evaluation | Rollouts | Checkpoint | CheckpointRemoved,
+    event: Evaluation | Rollouts | Checkpoint | CheckpointRemoved | CheckpointRefused,
     rows: _Rows,
     time: datetime,
     seq: int,
@@ -218,8 +253,13 @@ def _store_own(
                 rollouts.store_part(run_id=run.pk, attempt=number, event=document, seq=seq)
             case Checkpoint():
                 checkpoints.store_checkpoint(run=run, attempt=number, event=document, time=time, seq=seq)
+                if is_local():
+                    # With a bucket, once the files have arrived there (`webapp.launch.attempt_files`).
+                    transaction.on_commit(lambda: retention.apply_to_run(run.pk), robust=True)
             case CheckpointRemoved():
                 checkpoints.mark_removed(run_id=run.pk, uri=event.uri, time=time, seq=seq)
+            case CheckpointRefused():
+                checkpoints.mark_refused(run_id=run.pk, uri=event.uri, reason=event.reason, seq=seq)
     except (BadUri, evals.UnknownSet) as error:
         rows.events.append(_note(f"The event {event.kind!r} was refused: {error}.", "error"))
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainer.data.tasks import make_task
-from webapp.launch.fields import MISSING, flat, groups_of
+from webapp.core.counts import counted
+from webapp.launch.fields import MISSING, flat, groups_of, lines_of
 from webapp.launch.forms import LaunchForm
 from webapp.launch.services import InvalidConfig, resolved
 
@@ -51,9 +52,10 @@ def differences(form: LaunchForm, config: dict[str, Any]) -> list[Difference]:
     out = []
     for path, value in flat(config).items():
         old = before.get(path, MISSING)
-        if old == value or path.startswith("policy."):
+        if old == value or path.startswith(("policy.", "task.params.uri", "task.params.sha256")):
             continue
-        field = fields.get(path)
+        # An entry of a list belongs to the list's input.
+        field = fields.get(path) or fields.get(path.rpartition(".")[0])
         out.append(
             Difference(path, field.title if field else path, field.unit if field else "", shown(old), shown(value))
         )
@@ -68,7 +70,8 @@ def shown(value: Any) -> str:
         return "on" if value else "off"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return str(value)
+    (text,) = lines_of([str(value)])
+    return text
 
 
 def costs(config: dict[str, Any]) -> list[Cost]:
@@ -87,7 +90,13 @@ def costs(config: dict[str, Any]) -> list[Cost]:
         times = 2 + ((iterations - 1) // every if every else 0)
         answers = times * evaluation["problems"] * evaluation["samples"]
         out.append(Cost(f"{times} validations", answers, "answers", answers * longest))
-    answers = evaluation["final_problems"] * evaluation["final_samples"]
+    times = 1 + len(config.get("temperatures", ()))
+    if config.get("split") in ("validation", "both"):
+        answers = times * evaluation["problems"] * evaluation["samples"]
+        out.append(Cost("Evaluation on validation", answers, "answers", answers * longest))
+    if config.get("split") == "validation":
+        return out
+    answers = times * evaluation["final_problems"] * evaluation["final_samples"]
     if answers:
         out.append(Cost("Final evaluation", answers, "answers", answers * longest))
     return out
@@ -100,21 +109,25 @@ def warnings(config: dict[str, Any]) -> list[str]:
     longest = config["sampling"]["max_new_tokens"]
     if longest < task.max_completion_chars + 1:
         out.append(
-            f"A right answer can need {task.max_completion_chars} characters and the end of sequence, and the longest answer is "
-            f"{longest} tokens: with a character tokenizer some right answers would be cut off and count as wrong."
+            f"A right answer can need {counted(task.max_completion_chars, 'character')} and the end of sequence, "
+            f"and the longest answer is {counted(longest, 'token')}: "
+            "with a character tokenizer some right answers would be cut off and count as wrong."
         )
     architecture = config["policy"].get("architecture")
     if architecture and architecture["max_positions"] < task.max_prompt_chars + longest:
         out.append(
-            f"Prompts of up to {task.max_prompt_chars} characters and answers of {longest} tokens may not fit into "
-            f"{architecture['max_positions']} positions."
+            f"Prompts of up to {counted(task.max_prompt_chars, 'character')} and answers of "
+            f"{counted(longest, 'token')} may not fit into {architecture['max_positions']} positions."
         )
     evaluation = config["evaluation"]
-    if not evaluation["final_problems"]:
+    if config.get("split") == "validation":
+        out.append("Results are read off the test split; the validation split is for choosing.")
+    elif not evaluation["final_problems"]:
         out.append("Without test problems there is no final evaluation, and the comparison falls back on validation.")
     elif evaluation["final_problems"] < HEADLINE_PROBLEMS or evaluation["final_samples"] < HEADLINE_SAMPLES:
         out.append(
-            f"The final evaluation has {evaluation['final_problems']} problems with {evaluation['final_samples']} samples; a "
+            f"The final evaluation has {counted(evaluation['final_problems'], 'problem')} with "
+            f"{counted(evaluation['final_samples'], 'sample')}; a "
             f"headline needs {HEADLINE_PROBLEMS} and {HEADLINE_SAMPLES}. Intervals will be wide, and pass@k ends at "
             f"k = {evaluation['final_samples']}."
         )

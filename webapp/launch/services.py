@@ -4,19 +4,41 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from trainer.contract.config import InvalidConfig
+from trainer.contract.config import InvalidConfig, migrated
 from trainer.methods import resolve
 from webapp.accounts.models import User
-from webapp.checkpoints.services import record_input
+from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.services import choose_for_attempt, record_input
+from webapp.datasets.models import Version
+from webapp.datasets.services import record_use
+from webapp.launch.bases import check_base
+from webapp.launch.datasets import with_dataset
+from webapp.launch.secrets import problems_with_names, problems_with_secrets
+from webapp.launch.selectors import queue_names
 from webapp.projects.models import Project
 from webapp.runs.models import Attempt, Run
 from webapp.runs.services import add_attempt, create_run, request_stop
 
-__all__ = ["InvalidConfig", "cancel_run", "launch_run", "resolved", "resume_run"]
+__all__ = ["InvalidConfig", "cancel_run", "checked", "launch_run", "resolved", "resume_run"]
+
+
+DEFAULT_QUEUE = "default"
+
+
+def check_queue(name: str) -> None:
+    """Raises ValidationError for a queue that neither the settings nor a live worker names."""
+    known = queue_names()
+    if name not in known:
+        raise ValidationError(
+            {
+                "queue": f"found {name!r}; known queues are {', '.join(known)} (UNSQUEEZE_QUEUES, and those of live workers)."
+            }
+        )
 
 
 def resolved(document: Any) -> dict[str, Any]:
@@ -25,6 +47,25 @@ def resolved(document: Any) -> dict[str, Any]:
     """
     config: dict[str, Any] = resolve(document).model_dump(mode="json")
     return config
+
+
+def resolved_for(project: Project, document: Any) -> tuple[dict[str, Any], Version | None]:
+    """The complete configuration of a run in this project, and the dataset version that it uses. Raises InvalidConfig."""
+    return with_dataset(project, resolved(document))
+
+
+def checked(project: Project, document: Any) -> tuple[dict[str, Any], Version | None]:
+    """The same, and the base must be a checkpoint of the project, and the secrets the team's: everything that launching
+    checks.
+    """
+    config, version = resolved_for(project, document)
+    # First, because other refusals repeat what they found.
+    if problems := problems_with_secrets(project.team, config):
+        raise InvalidConfig(problems)
+    base = config["policy"].get("checkpoint")
+    if base is not None and (problems := check_base(project, base)):
+        raise InvalidConfig(problems)
+    return config, version
 
 
 def launch_run(
@@ -37,41 +78,51 @@ def launch_run(
     tags: Iterable[str] = (),
     notes: str = "",
     run_id: str | None = None,
+    queue: str = DEFAULT_QUEUE,
+    auto_resume: int | None = None,
 ) -> Run:
     """A queued run of the document, and a message that wakes a worker once the row is committed. Raises InvalidConfig.
 
     `parent` is the run whose configuration was edited or whose checkpoint is used. `run_id` was made beforehand, so
-    that a request sent twice launches once (the second raises ValidationError). Permissions are the caller's business.
+    that a request sent twice launches once (the second raises ValidationError). `queue` decides which workers may take
+    it; one that the installation does not know raises ValidationError. `auto_resume` is how often in a row it may be
+    resumed automatically without progress (None: as the installation says; 0: never). Permissions are the caller's
+    business.
     """
-    config = resolved(document)
+    check_queue(queue)
+    config, version = checked(project, document)
     methods = [choice["slug"] for choice in config.get("methods") or ()]
     with transaction.atomic():
         run = create_run(
             project=project,
-            name=name.strip() or _free_name(project, default_name(config)),
+            name=name.strip() or _free_name(project, default_name(config, version)),
             kind=config["kind"],
             config=config,
             seed=config["seed"],
             methods=methods,
-            task=config["task"]["name"],
+            task=str(version)[:60] if version else config["task"]["name"],
             user=user,
             parent=parent,
             tags=tags,
             notes=notes,
             run_id=run_id,
+            queue=queue,
+            auto_resume=auto_resume,
         )
         base = config["policy"].get("checkpoint")
         if base:
             record_input(run=run, uri=base)
+        if version is not None:
+            record_use(run=run, version=version)
         enqueue(run.attempts.get(number=1))
     return run
 
 
-def default_name(config: dict[str, Any]) -> str:
+def default_name(config: dict[str, Any], version: Version | None = None) -> str:
     """What a run is called unless someone says otherwise: method, task, seed."""
     methods = [choice["slug"] for choice in config.get("methods") or ()]
     what = "+".join(methods) or (config["algorithm"]["preset"] if config["kind"] == "rl" else config["kind"])
-    return f"{what} · {config['task']['name']} · seed {config['seed']}"
+    return f"{what} · {version or config['task']['name']} · seed {config['seed']}"
 
 
 def _free_name(project: Project, wanted: str) -> str:
@@ -85,6 +136,15 @@ def _free_name(project: Project, wanted: str) -> str:
     return next(name for name in (wanted, *numbered) if name not in taken)
 
 
+def why_unreadable(run: Run) -> str:
+    """Why the run can be neither resumed nor duplicated by this release; empty when it can."""
+    try:
+        migrated(run.config)
+    except InvalidConfig as error:
+        return " ".join(problem.message for problem in error.problems)
+    return ""
+
+
 def cancel_run(run: Run, user: User | None) -> Run:
     """A queued run is cancelled at once; an active one saves its state and leaves. Raises BadTransition for one that
     is over.
@@ -92,26 +152,38 @@ def cancel_run(run: Run, user: User | None) -> Run:
     return request_stop(run=run, user=user)
 
 
-def resume_run(run: Run, user: User | None) -> Attempt:
-    """A new attempt from the newest complete checkpoint. Raises BadTransition unless the run is over and not
-    finished.
+def resume_run(run: Run, user: User | None, *, checkpoint: Checkpoint | None = None) -> Attempt:
+    """A new attempt from `checkpoint`, by default the newest whole one. Raises BadTransition unless the run is over and
+    not finished, ValidationError for a checkpoint of another run or without files, InvalidConfig where its configuration is of a
+    release that this one cannot read, or names secrets that the team no longer has.
     """
+    migrated(run.config)
+    if problems := problems_with_names(run.project.team, run.config):
+        raise InvalidConfig(problems)
     with transaction.atomic():
         attempt = add_attempt(run=run, user=user)
+        if checkpoint is not None:
+            choose_for_attempt(run=run, attempt=attempt.number, checkpoint=checkpoint)
         enqueue(attempt)
     return attempt
 
 
-def enqueue(attempt: Attempt) -> None:
-    """Sends the message that wakes a worker, after the commit. Losing or repeating it does no harm: the row decides."""
-    Attempt.objects.filter(pk=attempt.pk).update(enqueued_at=timezone.now(), messages_sent=F("messages_sent") + 1)
-    transaction.on_commit(lambda: _send(attempt.pk), robust=True)
+def enqueue(attempt: Attempt) -> bool:
+    """Sends the message that wakes a worker of the run's queue, after the commit; False when another scheduler has just
+    sent one. Losing or repeating it does no harm: the row decides.
+    """
+    ours = Attempt.objects.filter(pk=attempt.pk, messages_sent=attempt.messages_sent).update(
+        enqueued_at=timezone.now(), messages_sent=F("messages_sent") + 1
+    )
+    if ours:
+        transaction.on_commit(lambda: _send(attempt.pk, attempt.run.queue), robust=True)
+    return bool(ours)
 
 
-def _send(attempt_id: int) -> None:
+def _send(attempt_id: int, queue: str) -> None:
     from webapp.launch.tasks import supervise
 
-    supervise.delay(attempt_id)
+    supervise.apply_async((attempt_id,), queue=queue)
 
 
 def config_text(run: Run) -> str:

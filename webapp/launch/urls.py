@@ -1,8 +1,8 @@
-"""Routes of launching."""
+"""Routes of launching and of the queue."""
 
 from django.urls import path
 
-from webapp.launch import views
+from webapp.launch import views, views_queue
 from webapp.projects.routes import in_project
 
 app_name = "launch"
@@ -14,5 +14,6 @@ urlpatterns = [
         path("launch/preview", views.preview, name="preview"),
         path("launch/config.json", views.document, name="document"),
         path("launch/fill", views.fill, name="fill"),
+        path("queue", views_queue.queue, name="queue"),
     )
 ]

@@ -12,8 +12,11 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from trainer.contract.config import KINDS, Problem
 from webapp.checkpoints.selectors import checkpoint_in
-from webapp.launch.forms import LaunchForm, about_copy_of
+from webapp.datasets.selectors import version_in
+from webapp.launch.about import about_copy_of
+from webapp.launch.forms import LaunchForm, current_form
 from webapp.launch.preview import costs, differences, warnings
+from webapp.launch.selectors import served_queues
 from webapp.launch.services import launch_run
 from webapp.projects.views_base import ProjectRequest, project_view
 from webapp.runs.models import Run
@@ -27,7 +30,8 @@ TOO_LARGE = "The file is larger than 1 MB; a configuration is not."
 @require_http_methods(["GET", "HEAD", "POST"])
 @project_view(Capability.LAUNCH)
 def new(request: ProjectRequest) -> HttpResponse:
-    """GET: the form, with defaults, `?from=` a run (`&kind=` another kind), `?base=` a checkpoint, `?method=`. POST: launches
+    """GET: the form, with defaults, `?from=` a run (`&kind=` another kind), `?base=` a checkpoint, `?dataset=` a
+    version, `?method=`. POST: launches
     what is typed.
     """
     if request.method != "POST":
@@ -50,6 +54,8 @@ def new(request: ProjectRequest) -> HttpResponse:
             parent=parent,
             tags=form.about.tag_list,
             notes=about["notes"],
+            queue=about["queue"],
+            auto_resume=about["auto_resume"],
             run_id=None if Run.objects.filter(pk=about["run"]).exists() else about["run"],
         )
     except ValidationError as error:
@@ -59,6 +65,8 @@ def new(request: ProjectRequest) -> HttpResponse:
         form.add_problems([Problem(name, " ".join(texts)) for name, texts in error.message_dict.items()])
         return _page(request, form, refused=True)
     messages.success(request, f"{run.name} is in the queue.")
+    if run.queue not in served_queues():
+        messages.warning(request, f"No live worker serves the queue {run.queue}: the run waits until one does.")
     return redirect(run)
 
 
@@ -66,7 +74,7 @@ def _start(request: ProjectRequest) -> LaunchForm:
     """The form of a GET. What the address names must be in this project."""
     if source := request.GET.get("from"):
         run = run_in(request.project, source)
-        config = run.config
+        config = current_form(run.config)
         if (kind := request.GET.get("kind", run.kind)) in KINDS and kind != run.kind:
             # The settings that both kinds have, e.g. to evaluate a run's base on the run's own test set.
             config = {name: config[name] for name in KINDS[kind].model_fields if name in config} | {"kind": kind}
@@ -74,7 +82,10 @@ def _start(request: ProjectRequest) -> LaunchForm:
     base = ""
     if (wanted := request.GET.get("base", "")).isascii() and wanted.isdigit():
         base = checkpoint_in(request.project, int(wanted[:18])).policy_uri
-    return LaunchForm.empty(request.project, base=base, methods=tuple(request.GET.getlist("method")))
+    version = None
+    if (wanted := request.GET.get("dataset", "")).isascii() and wanted.isdigit():
+        version = version_in(request.project, int(wanted[:18])).pk
+    return LaunchForm.empty(request.project, base=base, methods=tuple(request.GET.getlist("method")), version=version)
 
 
 @require_POST

@@ -1,4 +1,4 @@
-"""What became visible of runs after a live number. Only the broadcaster calls this."""
+"""What became visible of runs after a live number. Streams never call this, the broadcaster does for them."""
 
 from collections.abc import Collection
 from typing import Any
@@ -8,10 +8,9 @@ from webapp.evals.models import Evaluation
 from webapp.metrics.selectors import delta as metrics_delta
 from webapp.rollouts.models import RolloutPart
 from webapp.runs.models import EventRow, Run
-from webapp.runs.selectors import event_json, run_json
+from webapp.runs.selectors import DRAWN, event_json, run_json
 
 EVENT_LIMIT = 2000
-DRAWN = frozenset({"histogram", "heatmap", "scatter", "table", "text"})
 
 
 def live_numbers(run_ids: Collection[str]) -> dict[str, int]:
@@ -32,29 +31,29 @@ def delta(run_id: str, since: int) -> dict[str, Any] | None:
     run = Run.objects.filter(pk=run_id).first()
     if run is None:
         return None
-    # The run's row was read first: what commits after it has a larger number, and comes with the next delta.
+    # The run's row was read first: what commits after it has a larger number, and comes with the next delta alone.
     newest = run.live_seq
     out: dict[str, Any] = {"cursor": newest, "run": run_json(run)}
-    points = metrics_delta(run_id, since)
+    points = metrics_delta(run_id, since, newest)
     if points is None:
         out["reload"] = True
     else:
         out |= {name: rows for name, rows in points.items() if rows}
-    out |= _events(run_id, since)
+    out |= _events(run_id, since, newest)
     for name, rows in (
-        ("evaluations", _evaluations(run_id, since)),
-        ("rollouts", _rollouts(run_id, since)),
-        ("checkpoints", Checkpoint.objects.filter(run_id=run_id, live_seq__gt=since).exists()),
+        ("evaluations", _evaluations(run_id, since, newest)),
+        ("rollouts", _rollouts(run_id, since, newest)),
+        ("checkpoints", Checkpoint.objects.filter(run_id=run_id, live_seq__gt=since, live_seq__lte=newest).exists()),
     ):
         if rows:
             out[name] = rows
     return out
 
 
-def _events(run_id: str, since: int) -> dict[str, Any]:
-    rows = EventRow.objects.filter(run_id=run_id, live_seq__gt=since, retired=False).order_by("-pk")[:EVENT_LIMIT]
+def _events(run_id: str, since: int, newest: int) -> dict[str, Any]:
+    rows = EventRow.objects.filter(run_id=run_id, retired=False, live_seq__gt=since, live_seq__lte=newest)
     out: dict[str, Any] = {}
-    for row in reversed(rows):
+    for row in reversed(rows.order_by("-pk")[:EVENT_LIMIT]):
         if row.kind == "phase":
             out.setdefault("phases", []).append(event_json(row))
         elif row.kind == "log":
@@ -68,11 +67,12 @@ def _events(run_id: str, since: int) -> dict[str, Any]:
     return out
 
 
-def _evaluations(run_id: str, since: int) -> list[dict[str, Any]]:
-    rows = Evaluation.objects.filter(run_id=run_id, live_seq__gt=since, retired=False).order_by("iteration", "pk")
-    return [{"id": pk, "name": name, "iteration": at} for pk, name, at in rows.values_list("pk", "name", "iteration")]
+def _evaluations(run_id: str, since: int, newest: int) -> list[dict[str, Any]]:
+    rows = Evaluation.objects.filter(run_id=run_id, retired=False, live_seq__gt=since, live_seq__lte=newest)
+    found = rows.order_by("iteration", "pk").values_list("pk", "name", "iteration")
+    return [{"id": pk, "name": name, "iteration": at} for pk, name, at in found]
 
 
-def _rollouts(run_id: str, since: int) -> list[int]:
-    rows = RolloutPart.objects.filter(run_id=run_id, live_seq__gt=since, retired=False)
+def _rollouts(run_id: str, since: int, newest: int) -> list[int]:
+    rows = RolloutPart.objects.filter(run_id=run_id, retired=False, live_seq__gt=since, live_seq__lte=newest)
     return list(rows.order_by("iteration").values_list("iteration", flat=True).distinct())

@@ -3,15 +3,34 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
-from webapp.live.broadcaster import Broadcaster
+from django.http import StreamingHttpResponse
+
+from webapp.live.broadcaster import Broadcaster, broadcaster
 
 KEEP_ALIVE_SECONDS = 15.0
 # The browser then comes back with its cursor, and is checked again: someone may have left the team.
 LONGEST_SECONDS = 600.0
 RETRY_MS = 1000
+
+
+def stream_of(run_id: str, cursor: int) -> StreamingHttpResponse:
+    """A response with everything of the run after the cursor. May be made in any thread: the process's broadcaster is
+    asked for when the response is sent, in the server's event loop.
+    """
+
+    async def messages() -> AsyncIterator[bytes]:
+        async with aclosing(events(broadcaster(), run_id, cursor)) as found:
+            async for one in found:
+                yield one
+
+    response = StreamingHttpResponse(messages(), content_type="text/event-stream")
+    response.headers["Cache-Control"] = "no-cache, no-transform"
+    response.headers["X-Accel-Buffering"] = "no"
+    return response
 
 
 async def events(
@@ -21,7 +40,7 @@ async def events(
     *,
     keep_alive: float = KEEP_ALIVE_SECONDS,
     longest: float = LONGEST_SECONDS,
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Deltas as SSE messages `delta` whose id is the cursor, comments that keep the connection, until `longest`."""
     subscriber = source.subscribe(run_id, cursor)
     ends = time.monotonic() + longest

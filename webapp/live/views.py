@@ -4,8 +4,7 @@ from asgiref.sync import sync_to_async
 from django.http import StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
-from webapp.live.broadcaster import broadcaster
-from webapp.live.stream import events
+from webapp.live.stream import stream_of
 from webapp.projects.views_base import ProjectRequest, project_view
 from webapp.runs.selectors import run_in
 
@@ -16,10 +15,7 @@ async def stream(request: ProjectRequest, run: str) -> StreamingHttpResponse:
     """Everything after `?cursor=` (the page's live number), or after the Last-Event-ID of a browser that comes back."""
     found = await sync_to_async(run_in)(request.project, run)
     cursor = _number(request.headers.get("Last-Event-ID")) or _number(request.GET.get("cursor")) or 0
-    response = StreamingHttpResponse(events(broadcaster(), found.pk, cursor), content_type="text/event-stream")
-    response.headers["Cache-Control"] = "no-cache, no-transform"
-    response.headers["X-Accel-Buffering"] = "no"
-    return response
+    return stream_of(found.pk, cursor)
 
 
 def _number(text: str | None) -> int:

@@ -54,6 +54,16 @@ class Run(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True)
 
     attempt_number = models.PositiveIntegerField(default=1, help_text="The only attempt that may still write.")
+    queue = models.CharField(max_length=40, default="default", help_text="Which workers may take it.")
+    auto_resume = models.PositiveSmallIntegerField(
+        null=True,
+        blank=True,
+        help_text="Automatic resumes in a row without progress; none: the installation's setting.",
+    )
+    auto_resumes = models.PositiveSmallIntegerField(default=0, help_text="How many of them there were.")
+    resumed_from = models.IntegerField(
+        null=True, blank=True, help_text="Newest checkpoint at the last counted automatic resume; -1: there was none."
+    )
     stop_requested_at = models.DateTimeField(null=True, blank=True)
     stop_requested_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
@@ -117,6 +127,11 @@ class Run(models.Model):
         return self.state in RESUMABLE
 
     @property
+    def auto_resume_limit(self) -> int:
+        """How often in a row it may be resumed automatically without reaching a new checkpoint; 0: never."""
+        return int(settings.AUTO_RESUME) if self.auto_resume is None else self.auto_resume
+
+    @property
     def progress(self) -> float | None:
         """Share of the iterations that are done, None before the trainer has said how many there are."""
         return min(1.0, self.iteration / self.total_iterations) if self.total_iterations else None
@@ -126,8 +141,9 @@ class Attempt(models.Model):
     """One trainer process of a run, with its own folder `attempts/<number>/`.
 
     `claim` is the token of the worker that holds it: every write of a supervisor names it, and is refused once it is
-    gone. `kept_until` hides what later attempts repeat: of this attempt only iterations up to it are still part of
-    the run.
+    gone. `beats` grows with every sign of life of its worker; the scheduler takes an attempt away whose `beats` stand
+    still, by its own count of looks and never by comparing clocks. `heartbeat_at` is only shown. `kept_until` hides
+    what later attempts repeat: of this attempt only iterations up to it are still part of the run.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
@@ -137,13 +153,13 @@ class Attempt(models.Model):
     kept_until = models.IntegerField(null=True, blank=True, help_text="-1 hides all of it.")
 
     claim = models.CharField(max_length=32, blank=True)
-    worker = models.CharField(max_length=120, blank=True)
+    worker = models.CharField(max_length=120, blank=True, help_text="The worker's name and its slot.")
+    host = models.CharField(max_length=120, blank=True)
+    device = models.CharField(max_length=40, blank=True)
     pid = models.PositiveIntegerField(null=True, blank=True)
-    lease_until = models.DateTimeField(null=True, blank=True)
+    beats = models.PositiveBigIntegerField(default=0)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
-    suspected_at = models.DateTimeField(
-        null=True, blank=True, help_text="When the lease was first seen expired; the worker's next renewal clears it."
-    )
+    not_before = models.DateTimeField(null=True, blank=True, help_text="Pause before an automatic resume.")
     enqueued_at = models.DateTimeField(null=True, blank=True)
     messages_sent = models.PositiveIntegerField(default=0)
 
@@ -158,7 +174,7 @@ class Attempt(models.Model):
     class Meta:
         ordering = ["run", "number"]
         constraints = [models.UniqueConstraint(fields=["run", "number"], name="one_number_per_run")]
-        indexes = [models.Index(fields=["state", "lease_until"], name="attempt_by_lease")]
+        indexes = [models.Index(fields=["state"], name="attempt_by_state")]
 
     def __str__(self) -> str:
         return f"attempt {self.number} of {self.run_id}"
@@ -187,8 +203,12 @@ class Transition(models.Model):
         return f"{self.source or '∅'} → {self.target}"
 
 
+OPAQUE = "opaque"
+
+
 class EventRow(models.Model):
-    """An event without a table of its own: phase, mark, log, state, histogram, heatmap, scatter, table, text.
+    """An event without a table of its own: phase, mark, log, state, histogram, heatmap, scatter, table, text; and those
+    of kinds that this release does not know, kept closed as `OPAQUE` under the name of their kind.
 
     `payload` holds the event's own fields, without kind, key and axes. Log lines have no iteration and are never
     retired.

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
@@ -14,6 +15,9 @@ from webapp.projects.models import Project
 from webapp.projects.selectors import visible_projects
 from webapp.runs.models import Attempt, EventRow, Run, Transition
 from webapp.runs.states import ACTIVE, OVER, RunState
+
+# Kinds of events that a page draws as they come, each under a key.
+DRAWN = frozenset({"histogram", "heatmap", "scatter", "table", "text"})
 
 STATE_GROUPS: dict[str, frozenset[RunState]] = {
     "active": ACTIVE | {RunState.QUEUED},
@@ -94,6 +98,11 @@ def cuts(run_id: str) -> dict[int, int | None]:
     return dict(Attempt.objects.filter(run_id=run_id).values_list("number", "kept_until"))
 
 
+def drawn_of(run: Run) -> QuerySet[EventRow]:
+    """What the run drew that still counts."""
+    return EventRow.objects.filter(run=run, kind__in=DRAWN, retired=False)
+
+
 def events_of(run: Run, kind: str, *, key: str | None = None, iteration: int | None = None) -> QuerySet[EventRow]:
     """Rows of one kind that still count, oldest first."""
     rows = EventRow.objects.filter(run=run, kind=kind, retired=False)
@@ -102,6 +111,18 @@ def events_of(run: Run, kind: str, *, key: str | None = None, iteration: int | N
     if iteration is not None:
         rows = rows.filter(iteration=iteration)
     return rows.order_by("pk")
+
+
+def heartbeats() -> dict[int, int]:
+    """Of every attempt that a worker holds, by id, how many signs of life that worker has given."""
+    return dict(Attempt.objects.filter(state__in=ACTIVE, superseded=False).values_list("pk", "beats"))
+
+
+def last_sign(run_id: str, attempt: int) -> datetime | None:
+    """When the attempt's worker or its trainer last gave a sign, by their own clocks."""
+    beat = Attempt.objects.filter(run_id=run_id, number=attempt).values_list("heartbeat_at", flat=True).first()
+    event = EventRow.objects.filter(run_id=run_id, attempt=attempt).aggregate(last=Max("time"))["last"]
+    return max((sign for sign in (beat, event) if sign is not None), default=None)
 
 
 def last_state(run_id: str, attempt: int) -> tuple[str, str]:
@@ -113,7 +134,7 @@ def last_state(run_id: str, attempt: int) -> tuple[str, str]:
 def event_keys(run: Run) -> dict[str, list[str]]:
     """Keys by kind of the histograms, heat maps, scatters, tables and texts that the run has."""
     found: dict[str, list[str]] = {}
-    rows = EventRow.objects.filter(run=run, retired=False).exclude(key="").order_by("kind", "key")
+    rows = drawn_of(run).order_by("kind", "key")
     for kind, key in rows.values_list("kind", "key").distinct():
         found.setdefault(kind, []).append(key)
     return found

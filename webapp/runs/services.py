@@ -7,7 +7,7 @@ Functions that take `run` from the outside lock it first; those documented with 
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
@@ -19,6 +19,8 @@ from webapp.projects.models import Project
 from webapp.runs.models import Attempt, EventRow, Run, Transition, new_run_id
 from webapp.runs.states import ACTIVE, OVER, TRANSITIONS, BadTransition, RunState
 
+BEATS_PER_LEASE = 6
+"""How often a worker shows that it lives within one lease, and how often a scheduler looks."""
 # JSON that may be empty, which a form field may not.
 NOT_FROM_PEOPLE = ("config", "methods", "tags", "versions")
 
@@ -37,6 +39,15 @@ class Claim:
     run_id: str
     number: int
     token: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an attempt runs: the slot's name as people read it, its host, and its device ("" for none)."""
+
+    name: str
+    host: str = ""
+    device: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,10 +81,13 @@ def create_run(
     tags: Iterable[str] = (),
     notes: str = "",
     run_id: str | None = None,
+    queue: str = "default",
+    auto_resume: int | None = None,
 ) -> Run:
     """A queued run with its first attempt. `config` is the resolved document; nothing here starts it.
 
-    `run_id` is an id that was made beforehand: a second run of the same id raises ValidationError.
+    `run_id` is an id that was made beforehand: a second run of the same id raises ValidationError. `auto_resume` None
+    is the installation's setting.
     """
     run = Run(
         pk=run_id or new_run_id(),
@@ -88,6 +102,8 @@ def create_run(
         parent=parent,
         tags=sorted(set(tags)),
         notes=notes,
+        queue=queue,
+        auto_resume=auto_resume,
         live_seq=1,
     )
     run.full_clean(exclude=NOT_FROM_PEOPLE)
@@ -98,9 +114,19 @@ def create_run(
 
 
 def move(
-    *, run: Run, attempt: Attempt, to: RunState, reason: str = "", actor: User | None = None, actor_name: str = ""
+    *,
+    run: Run,
+    attempt: Attempt,
+    to: RunState,
+    reason: str = "",
+    actor: User | None = None,
+    actor_name: str = "",
+    ended_at: datetime | None = None,
 ) -> None:
-    """One step of the state machine, for the locked run and its current attempt together. Raises BadTransition."""
+    """One step of the state machine, for the locked run and its current attempt together. Raises BadTransition.
+
+    `ended_at` is when the attempt really ended, where that is known to be earlier than now.
+    """
     if to not in TRANSITIONS[RunState(run.state)]:
         raise BadTransition(run.state, to)
     now = timezone.now()
@@ -110,9 +136,9 @@ def move(
     if to == RunState.RUNNING and run.started_at is None:
         run.started_at = now
     if to in OVER:
-        run.ended_at = attempt.ended_at = now
+        run.ended_at = attempt.ended_at = min(now, ended_at or now)
         run.eta_seconds = None
-        attempt.claim, attempt.lease_until, attempt.message = "", None, reason
+        attempt.claim, attempt.message = "", reason
     if to == RunState.QUEUED:
         run.ended_at = run.stop_requested_at = run.stop_requested_by = None
     run.save()
@@ -139,41 +165,37 @@ def current_attempt(run: Run) -> Attempt:
     return run.attempts.get(number=run.attempt_number)
 
 
-# Claims and leases
+# Claims and heartbeats
 
 
 @transaction.atomic
-def claim(attempt_id: int, *, worker: str, lease_seconds: float) -> Claim | None:
-    """Takes a queued attempt for this worker by compare-and-swap; None when someone else has it or it is over.
+def claim(attempt_id: int, *, place: Place) -> Claim | None:
+    """Takes a queued attempt for a worker by compare-and-swap; None when someone else has it or it is over.
 
     A message that arrives twice, or after the run was cancelled, ends here.
     """
     token, now = secrets.token_hex(16), timezone.now()
     taken = Attempt.objects.filter(pk=attempt_id, state=RunState.QUEUED, superseded=False, claim="").update(
         claim=token,
-        worker=worker,
+        worker=place.name,
+        host=place.host,
+        device=place.device,
+        beats=F("beats") + 1,
         heartbeat_at=now,
         started_at=now,
-        lease_until=now + timedelta(seconds=lease_seconds),
-        suspected_at=None,
     )
     if not taken:
         return None
     run_id = Attempt.objects.values_list("run_id", flat=True).get(pk=attempt_id)
     run = lock(run_id)
     attempt = Attempt.objects.get(pk=attempt_id)
-    move(run=run, attempt=attempt, to=RunState.STARTING, reason=f"Taken by {worker}.", actor_name=worker)
+    move(run=run, attempt=attempt, to=RunState.STARTING, reason=f"Taken by {place.name}.", actor_name=place.name)
     return Claim(attempt_id, run.pk, attempt.number, token)
 
 
-def renew(held: Claim, *, lease_seconds: float, pid: int | None = None) -> bool:
+def renew(held: Claim, *, pid: int | None = None) -> bool:
     """Heartbeat: True while the claim holds. One statement, no lock on the run."""
-    now = timezone.now()
-    fields: dict[str, Any] = {
-        "heartbeat_at": now,
-        "lease_until": now + timedelta(seconds=lease_seconds),
-        "suspected_at": None,
-    }
+    fields: dict[str, Any] = {"beats": F("beats") + 1, "heartbeat_at": timezone.now()}
     if pid is not None:
         fields["pid"] = pid
     return bool(_held(held).update(**fields))
@@ -193,44 +215,32 @@ def hold(held: Claim) -> tuple[Run, Attempt]:
 
 
 @transaction.atomic
-def finish(held: Claim, *, to: RunState, exit_code: int | None, reason: str, worker: str = "") -> Run:
+def finish(
+    held: Claim,
+    *,
+    to: RunState,
+    exit_code: int | None,
+    reason: str,
+    worker: str = "",
+    ended_at: datetime | None = None,
+) -> Run:
     """Ends the claim's attempt and with it the run; `worker` is who says so, by default who claimed it. Raises
     ClaimLost.
     """
     run, attempt = hold(held)
     attempt.exit_code = exit_code
-    move(run=run, attempt=attempt, to=to, reason=reason, actor_name=worker or attempt.worker)
+    name = worker or attempt.worker
+    move(run=run, attempt=attempt, to=to, reason=reason, actor_name=name, ended_at=ended_at)
     return run
 
 
 @transaction.atomic
-def suspect(*, now: datetime | None = None) -> int:
-    """Marks the attempts whose lease has run out; the number of newly marked ones.
-
-    Two sightings are needed before an attempt is lost: after a database restart the reaper may look before the
-    workers renew.
-    """
-    now = now or timezone.now()
-    late = Attempt.objects.filter(state__in=ACTIVE, lease_until__lt=now, suspected_at=None)
-    return late.update(suspected_at=now)
-
-
-def overdue(*, patience: float, now: datetime | None = None) -> list[int]:
-    """Ids of attempts that stayed suspected for `patience` seconds without a renewal."""
-    now = now or timezone.now()
-    found = Attempt.objects.filter(
-        state__in=ACTIVE, lease_until__lt=now, suspected_at__lte=now - timedelta(seconds=patience)
+def seize(attempt_id: int, *, beats: int) -> Claim | None:
+    """Takes an attempt away from its silent worker, whose later writes are refused; None if its `beats` have moved on."""
+    token = secrets.token_hex(16)
+    taken = Attempt.objects.filter(pk=attempt_id, state__in=ACTIVE, superseded=False, beats=beats).update(
+        claim=token, beats=F("beats") + 1
     )
-    return list(found.values_list("pk", flat=True))
-
-
-@transaction.atomic
-def seize(attempt_id: int, *, worker: str, lease_seconds: float, now: datetime | None = None) -> Claim | None:
-    """Takes an overdue attempt away from its silent worker, whose later writes are refused; None if that is back."""
-    now, token = now or timezone.now(), secrets.token_hex(16)
-    taken = Attempt.objects.filter(
-        pk=attempt_id, state__in=ACTIVE, lease_until__lt=now, suspected_at__isnull=False
-    ).update(claim=token, lease_until=now + timedelta(seconds=lease_seconds))
     if not taken:
         return None
     attempt = Attempt.objects.get(pk=attempt_id)
@@ -254,7 +264,7 @@ def request_stop(*, run: Run, user: User | None = None, actor_name: str = "") ->
             to=RunState.CANCELLED,
             actor=user,
             actor_name=actor_name,
-            reason="Cancelled before it started.",
+            reason="Cancelled while it waited in the queue." if run.started_at else "Cancelled before it started.",
         )
     elif run.state in (RunState.STARTING, RunState.RUNNING):
         run.stop_requested_at, run.stop_requested_by = timezone.now(), user
@@ -279,16 +289,45 @@ def stop_requested(run_id: str) -> bool:
 @transaction.atomic
 def add_attempt(*, run: Run, user: User | None = None, reason: str = "Resumed.") -> Attempt:
     """A new queued attempt of a run that is over but not finished; earlier ones may write no more. Raises
-    BadTransition.
+    BadTransition. A person's wish: automatic resumes are counted anew.
     """
     run = lock(run.pk)
+    run.auto_resumes, run.resumed_from = 0, None
+    return _queue_again(run, reason=reason, actor=user)
+
+
+def resume_automatically(
+    *, run: Run, reason: str, actor_name: str, count: int, resumed_from: int | None, not_before: datetime | None
+) -> Attempt:
+    """A new queued attempt of the locked run, which was interrupted; see `webapp.launch.endings`. Raises BadTransition.
+
+    `count` is how many automatic resumes there have now been since the checkpoint `resumed_from` without a newer one.
+    """
+    run.auto_resumes, run.resumed_from = count, resumed_from
+    return _queue_again(run, reason=reason, actor_name=actor_name, not_before=not_before)
+
+
+def _queue_again(
+    run: Run, *, reason: str, actor: User | None = None, actor_name: str = "", not_before: datetime | None = None
+) -> Attempt:
     if RunState.QUEUED not in TRANSITIONS[RunState(run.state)]:
         raise BadTransition(run.state, RunState.QUEUED)
     run.attempts.update(superseded=True, claim="")
     run.attempt_number += 1
-    attempt = Attempt.objects.create(run=run, number=run.attempt_number)
-    move(run=run, attempt=attempt, to=RunState.QUEUED, actor=user, reason=reason)
+    attempt = Attempt.objects.create(run=run, number=run.attempt_number, not_before=not_before)
+    move(run=run, attempt=attempt, to=RunState.QUEUED, actor=actor, actor_name=actor_name, reason=reason)
     return attempt
+
+
+@transaction.atomic
+def set_auto_resume(*, run: Run, limit: int | None) -> Run:
+    """How often in a row the run may be resumed automatically without progress; None: as the installation says."""
+    run = lock(run.pk)
+    run.auto_resume = limit
+    run.full_clean(exclude=NOT_FROM_PEOPLE)
+    run.live_seq += 1
+    run.save()
+    return run
 
 
 # What the trainer sends

@@ -104,7 +104,8 @@ def test_the_broker_is_files_in_the_data_folder_by_default(tmp_path: Path) -> No
 
 def test_a_redis_broker(put, tmp_path: Path) -> None:
     put("redis://localhost:6379/0")
-    assert env.broker(NAME, data=tmp_path) == ("redis://localhost:6379/0", {"visibility_timeout": 21600})
+    options = {"visibility_timeout": 21600, "socket_timeout": 30, "socket_connect_timeout": 5}
+    assert env.broker(NAME, data=tmp_path) == ("redis://localhost:6379/0", options)
     put("amqp://x")
     with pytest.raises(ImproperlyConfigured, match="UNSQUEEZE_X starts with 'amqp'"):
         env.broker(NAME, data=tmp_path)
@@ -117,3 +118,41 @@ def test_the_stored_secret_is_made_once_and_only_for_the_owner(tmp_path: Path) -
     assert env.stored_secret(path) == first
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_storage_is_a_folder_unless_a_bucket_is_named(put) -> None:
+    assert env.file_storage(NAME) == {"BACKEND": "webapp.core.folder_storage.FolderStorage"}
+
+
+def test_a_bucket_with_a_prefix_and_the_keys_of_either_name(put, tmp_path: Path) -> None:
+    put("s3://lab/a folder/here/")
+    (tmp_path / "key").write_text("hidden\n")
+    put("id", "AWS_ACCESS_KEY_ID")
+    put(str(tmp_path / "key"), "UNSQUEEZE_S3_SECRET_ACCESS_KEY_FILE")
+    put("http://minio:9000", "UNSQUEEZE_S3_ENDPOINT_URL")
+    assert env.file_storage(NAME)["OPTIONS"] == {
+        "bucket_name": "lab",
+        "location": "a folder/here",
+        "access_key": "id",
+        "secret_key": "hidden",
+        "region_name": None,
+        "endpoint_url": "http://minio:9000",
+    }
+
+
+@pytest.mark.parametrize("address", ["gs://lab", "s3://", "/srv/files", "s3://Lab", "s3://lab/../x", "s3://lab/x?y=1"])
+def test_another_file_storage_is_refused(put, address: str) -> None:
+    put(address)
+    with pytest.raises(ImproperlyConfigured, match=r"UNSQUEEZE_X .*accepted is"):
+        env.file_storage(NAME)
+
+
+def test_half_a_pair_of_keys_and_a_bad_endpoint_are_refused(put) -> None:
+    put("s3://lab")
+    put("id", "UNSQUEEZE_S3_ACCESS_KEY_ID")
+    with pytest.raises(ImproperlyConfigured, match="but not UNSQUEEZE_S3_SECRET_ACCESS_KEY"):
+        env.file_storage(NAME)
+    put("x", "UNSQUEEZE_S3_SECRET_ACCESS_KEY")
+    put("minio:9000", "UNSQUEEZE_S3_ENDPOINT_URL")
+    with pytest.raises(ImproperlyConfigured, match="UNSQUEEZE_S3_ENDPOINT_URL is 'minio:9000'"):
+        env.file_storage(NAME)

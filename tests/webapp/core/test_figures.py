@@ -123,3 +123,8 @@ def test_query_with_keeps_the_other_parameters() -> None:
     request = RequestFactory().get("/?q=sps&page=3&tag=a&tag=b")
     shown = Template("{% query_with page=4 q=none %}").render(Context({"request": request, "none": None}))
     assert shown == "?page=4&amp;tag=a&amp;tag=b"
+
+
+@pytest.mark.parametrize("value", ["ba5c0c1234", "files-ba5c0c1234", "adapter-ba5c0c12"])
+def test_a_short_hash_has_digits_whatever_its_kind(value: str) -> None:
+    assert figures.short_hash(value) == "ba5c0c12"

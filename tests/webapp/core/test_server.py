@@ -102,6 +102,18 @@ def test_a_form_sent_without_a_session_says_so_and_leads_to_the_sign_in(cast: Ca
     assert 'href="/sign-in"' in page
 
 
+def test_a_form_sent_after_the_session_has_ended_leads_back_to_what_was_typed(cast: Cast, client: Client) -> None:
+    client.force_login(cast["owner"])
+    cast["owner"].set_password("another one")  # ends every session
+    cast["owner"].save()
+    address = "/p/lab/countdown/launch/"
+    answer = client.post(address, {"name": "long typed"})
+    assert answer.status_code == 403
+    assert "What you typed is still on the page" in answer.content.decode()
+    assert 'target="_blank"' in answer.content.decode()
+    assert client.get(address)["Location"] == f"/sign-in?next={address}"
+
+
 def test_a_wrong_host_is_the_400_page(client: Client, settings) -> None:
     response = views.bad_request(RequestFactory().get("/"), Exception())
     assert response.status_code == 400

@@ -22,6 +22,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--attempt", type=int)
     parser.add_argument("--files", type=Path)
     parser.add_argument("--parent-fd", type=int)
+    parser.add_argument("--checkpoint", action="append")
+    parser.add_argument("--from-start", action="store_true")
+    parser.add_argument("--keep-all", action="store_true")
     parser.add_argument("--quiet", action="store_true")
     return parser.parse_args()
 
@@ -97,6 +100,48 @@ class Fake:
             self.emit(kind="progress", iteration=iteration, total_iterations=6)
 
 
+def seen() -> dict[str, object]:
+    """What the system shows of this process to itself."""
+    me = Path("/proc/self")
+    environ = dict(pair.split("=", 1) for pair in (me / "environ").read_text().split("\0") if pair)
+    fds = {}
+    for fd in (me / "fd").iterdir():
+        try:
+            fds[fd.name] = os.readlink(fd)
+        except OSError:  # the listing itself
+            continue
+    command = (me / "cmdline").read_text().split("\0")
+    return {"environ": environ, "cwd": os.getcwd(), "cmdline": command, "fds": fds}
+
+
+def leak(fake: Fake, token: str) -> int:
+    """Writes the secret in every way, past every redaction that a trainer should do itself."""
+    fake.emit(kind="log", message=f"token {token}")
+    fake.emit(kind="text", axes={"iteration": 1}, key=f"note {token}", text=f"Basic {token}")
+    fake.emit(kind="table", axes={"iteration": 1}, key="t", columns=[token], rows=[[{token: [token]}]])
+    fake.emit(kind="mark", mark="alert", iteration=1, message=token, data={token: token})
+    fake.emit(kind="progress", iteration=1, total_iterations=6, stage=token)
+    fake.file.write(f"this is no event but holds {token}\n")
+    fake.scalars(1, 0.5)
+    sys.stderr.write("x" * ((1 << 20) - 10) + token + "\n")
+    os.write(2, f"RuntimeError: {token}\n".encode())
+    fake.emit(kind="state", state="failed", message=f"cannot reach https://user:{token}@host")
+    return 1
+
+
+def leak_long(fake: Fake, token: str) -> int:
+    """Writes the secret where a reader shortens what it stores or quotes."""
+    fake.emit(kind="progress", iteration=1, total_iterations=6, stage="x" * 45 + token)
+    fake.emit(kind="phase", axes={"iteration": 1}, name="x" * 45 + token, title="a phase")
+    fake.emit(kind="text", axes={"iteration": 1}, key="x" * 145 + token, text="x" * 199_985 + token)
+    fake.emit(kind="table", axes={"iteration": 1}, key="t", columns=["a"], rows=[["x" * 3_985 + token]])
+    fake.emit(kind="new kind", text="x" * 999_950 + token)
+    fake.file.write("x" * 985 + token + "\n")
+    end = "\nthe end\n"
+    os.write(2, (token + "y" * ((1 << 16) - 10 - len(end)) + end).encode())
+    return 1
+
+
 def main() -> int:
     fake = Fake()
     first = fake.begin()
@@ -131,8 +176,12 @@ def main() -> int:
         fake.file.flush()
         os.kill(os.getpid(), signal.SIGKILL)
     if SCENARIO == "environment":
-        (fake.folder / "environment.json").write_text(json.dumps(dict(os.environ)))
+        (fake.folder / "seen.json").write_text(json.dumps(seen()))
         return 0
+    if SCENARIO == "leak":
+        return leak(fake, os.environ["HF_TOKEN"])
+    if SCENARIO == "leak-long":
+        return leak_long(fake, os.environ["HF_TOKEN"])
     raise ValueError(SCENARIO)
 
 

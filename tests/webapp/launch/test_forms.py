@@ -15,12 +15,12 @@ from django.test import Client
 from django.utils import timezone
 
 from trainer.contract.presets import PRESETS
-from trainer.data.tasks import TASKS
+from trainer.data.tasks import PROCEDURAL
 from trainer.methods import all_methods, resolve
 from webapp.checkpoints.models import Checkpoint
-from webapp.launch.fields import MISSING, Choice, as_typed, at_path, flat, groups_of, parsed, put
+from webapp.launch.fields import Choice, flat, groups_of
 from webapp.launch.forms import LaunchForm
-from webapp.launch.preview import costs, differences, warnings
+from webapp.launch.preview import differences
 from webapp.launch.services import resolved
 from webapp.projects.models import Project
 from webapp.runs.models import Run
@@ -76,6 +76,26 @@ def test_an_untouched_form_launches_the_preset(base: Checkpoint, client_of: Call
     assert run.config == resolved({"kind": "rl", "policy": {"checkpoint": base.policy_uri}})
     assert run.name == "grpo · countdown · seed 0"
     assert [one.checkpoint for one in run.inputs.all()] == [base]
+
+
+def test_a_launch_into_a_queue_that_nobody_serves_is_taken_with_a_warning(
+    base: Checkpoint, client_of: Callable[[str], Client], settings: Any
+) -> None:
+    settings.QUEUES = ["default", "h200"]
+    client = client_of("member")
+    form = client.get(LAUNCH).context["form"]
+    assert [label for _, label in form.about.fields["queue"].widget.choices] == [
+        "default (no worker now)", "h200 (no worker now)"
+    ]  # fmt: skip
+    sent = page_of(client)
+    assert "known queues are default, h200" in client.post(LAUNCH, sent | {"queue": ["h100"]}).content.decode()
+    assert not Run.objects.exists()
+    taken = client.post(LAUNCH, sent | {"queue": ["h200"], "auto_resume": ["0"]}, follow=True)
+    assert "No live worker serves the queue h200" in taken.content.decode()
+    run = Run.objects.get()
+    assert (run.queue, run.auto_resume) == ("h200", 0)
+    copy = client.get(LAUNCH, {"from": run.pk}).context["form"].about
+    assert (copy["queue"].value(), copy["auto_resume"].value()) == ("h200", "0")
 
 
 def test_a_new_run_is_in_the_list_at_once(base: Checkpoint, client_of: Callable[[str], Client]) -> None:
@@ -154,22 +174,34 @@ def test_who_may_not_launch_changes_nothing(who: str, base: Checkpoint, client_o
 # What there is to fill in
 
 
-@pytest.mark.parametrize("kind", ["rl", "sft", "evaluate"])
-def test_every_setting_of_the_contract_has_an_input(kind: str) -> None:
+@pytest.mark.parametrize("what", [*all_methods(), "sft", "evaluate"])
+def test_every_setting_of_the_contract_has_an_input(what: str) -> None:
     """A default document, flattened, has no path without a slot, the structural ones apart."""
-    fresh = {"policy": {"architecture": {}}, "kind": kind}
-    if kind == "rl":
-        fresh["methods"] = [{"slug": slug} for slug in all_methods()]
+    spec = all_methods().get(what)
+    kind, methods = (what, ()) if spec is None else ("rl", (what,))
+    fresh: dict[str, Any] = {"policy": {"architecture": {}}, "kind": kind}
+    if spec is not None:
+        fresh |= {"methods": [{"slug": what}], "algorithm": {"preset": (*spec.bases, "grpo")[0]}}
     config = resolve(fresh).model_dump(mode="json")
-    methods = tuple(all_methods()) if kind == "rl" else ()
-    choice = Choice(kind=kind, methods=methods, fresh=True)
-    slots = {slot.path for group in groups_of(choice) for slot in group.slots}
+    choices = [Choice(kind=kind, methods=methods, fresh=fresh) for fresh in (True, False)]
+    groups = [group for choice in choices for group in groups_of(choice, secrets=["HF_TOKEN"])]
+    slots = {slot.path for group in groups for slot in group.slots}
     structural = {"kind", "schema_version", "policy.checkpoint", "task.name", "algorithm.preset", "methods"}
-    missing = {p for p in flat(config) if p not in slots | structural and not re.fullmatch(r"methods\.\d+\.slug", p)}
+    # Entries of a list belong to the list's input. An evaluation trains no adapter.
+    paths = {re.sub(r"^(policy\.lora\.targets)\.\d+$", r"\1", p) for p in flat(config)}
+    paths -= {p for p in paths if kind == "evaluate" and p.startswith("policy.lora.")}
+    missing = {p for p in paths if p not in slots | structural and not re.fullmatch(r"methods\.\d+\.slug", p)}
     assert not missing
 
 
-@pytest.mark.parametrize("task", list(TASKS))
+def test_every_input_is_on_the_page(base: Checkpoint, client_of: Callable[[str], Client]) -> None:
+    response = client_of("member").get(LAUNCH)
+    shown = set(re.findall(r' name="([^"]*)"', response.content.decode()))
+    wanted = {slot.name for group in groups_of(response.context["form"].choice) for slot in group.slots}
+    assert not wanted - shown
+
+
+@pytest.mark.parametrize("task", list(PROCEDURAL))
 @pytest.mark.parametrize("preset", list(PRESETS))
 @pytest.mark.parametrize("methods", [(), ("sps",)])
 def test_untouched_defaults_resolve_to_the_same_as_no_values(
@@ -334,6 +366,21 @@ def test_a_duplicate_starts_from_the_runs_configuration(base: Checkpoint, client
     assert second.tags == ["a", "b"]
 
 
+def test_texts_stand_one_a_line_and_come_back_with_their_line_breaks(
+    base: Checkpoint, client_of: Callable[[str], Client]
+) -> None:
+    client = client_of("member")
+    client.post(LAUNCH, page_of(client) | {"sampling.stop": ["\\n\\n\r\n</a> \r\n\r\n"]})
+    first = Run.objects.get()
+    assert first.config["sampling"]["stop"] == ["\n\n", "</a> "]
+    form = LaunchForm.from_document(first.project, first.config)
+    rows = [(row.title, row.value) for row in differences(form, first.config) if row.path.startswith("sampling.")]
+    assert rows == [("Stop strings", "\\n\\n"), ("Stop strings", "</a> ")]
+    page = client.get(f"{LAUNCH}?from={first.pk}").content.decode()
+    assert ">\\n\\n\n&lt;/a&gt; </textarea>" in page
+    assert re.search(r'data-words="stop strings[^>]*data-default=""[^>]*data-changed', page)
+
+
 def test_the_document_is_downloaded_resolved(base: Checkpoint, client_of: Callable[[str], Client]) -> None:
     client = client_of("member")
     response = client.post(f"{LAUNCH}config.json", page_of(client))
@@ -440,55 +487,14 @@ def test_no_post_breaks_the_page(fields: dict[str, str], base: Checkpoint, clien
     assert not Run.objects.exists()
 
 
-# Values
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, ""), (True, True), (1e-05, "1e-05"), (3.0, "3"), (0.25, "0.25"), (["a"], ["a"]), ("x", "x")],
-)
-def test_values_are_shown_as_people_write_them(value: Any, text: Any) -> None:
-    assert as_typed(value) == text
-
-
-@pytest.mark.parametrize(
-    ("path", "typed", "value"),
-    [
-        ("budget.iterations", "1e3", 1000), ("budget.iterations", "12", 12), ("budget.iterations", "1.5", "1.5"),
-        ("budget.iterations", "", MISSING), ("budget.sampled_tokens", " ", None), ("optimizer.learning_rate", "1e-4", 1e-4),
-        ("optimizer.learning_rate", "nan", "nan"), ("optimizer.learning_rate", "−1", -1.0), ("seed", "9" * 30, int("9" * 30)),
-    ],
-)  # fmt: skip
-def test_what_is_typed_becomes_a_value_or_stays_text(path: str, typed: str, value: Any) -> None:
-    slots = {slot.path: slot for group in groups_of(Choice()) for slot in group.slots}
-    assert parsed(slots[path].field, typed) == value
-
-
-def test_paths_read_and_write_lists_and_sections() -> None:
-    document: dict[str, Any] = {"methods": [{"slug": "sps"}]}
-    put(document, "methods.0.params.alpha", 2)
-    put(document, "a.b", 1)
-    assert document == {"methods": [{"slug": "sps", "params": {"alpha": 2}}], "a": {"b": 1}}
-    assert at_path(document, "methods.0.params.alpha") == 2
-    assert at_path(document, "methods.1") is MISSING
-    assert flat(document) == {"methods.0.slug": "sps", "methods.0.params.alpha": 2, "a.b": 1}
-
-
-# The preview
-
-
-def test_the_cost_counts_every_answer() -> None:
-    config = resolved({"kind": "rl", "policy": {"checkpoint": "b"}})
-    found = {cost.title: (cost.count, cost.tokens) for cost in costs(config)}
-    # 60 × 32 × 16 rollouts of up to 24 tokens; validations at the start, after 10, ..., 50 and at the end.
-    assert found == {
-        "Training answers": (30720, 737280), "7 validations": (11200, 268800), "Final evaluation": (12800, 307200),
-    }  # fmt: skip
-
-
-def test_a_token_limit_below_the_longest_answer_is_a_warning() -> None:
-    config = resolved({"kind": "rl", "policy": {"checkpoint": "b"}, "sampling": {"max_new_tokens": 3}})
-    assert any("would be cut off" in text for text in warnings(config))
-    assert not any(
-        "would be cut off" in text for text in warnings(resolved({"kind": "rl", "policy": {"checkpoint": "b"}}))
-    )
+def test_the_algorithms_settings_are_folded_under_headings_and_a_changed_one_opens_its_own(project: Project) -> None:
+    document = {"kind": "rl", "policy": {"architecture": {}}, "algorithm": {"preset": "dapo", "kl_target": 0.1}}
+    group = LaunchForm.from_document(project, document).by_key["algorithm"]
+    titles = [fold.title for fold in group.folds]
+    assert titles == [
+        "Advantage", "Value head", "Ratio and surrogate", "Aggregation", "KL to the base", "Entropy", "What is trained", "Steps",
+    ]  # fmt: skip
+    assert [fold.title for fold in group.folds if fold.unfold] == ["KL to the base"]
+    shown = {one.slot.name for one in group.plain}
+    assert {"algorithm.zero_variance", "algorithm.epsilon_high", "algorithm.kl_coef"} <= shown
+    assert "algorithm.gamma" not in shown

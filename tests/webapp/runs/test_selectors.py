@@ -58,7 +58,8 @@ def test_what_is_drawn_is_listed_by_kind_and_read_by_key(project: Project) -> No
     send(claimed(run), [histogram, ev.Text(axes=axes, key="sample", text="1+1")])
     assert selectors.event_keys(run) == {"histogram": ["lengths"], "text": ["sample"]}
     row = selectors.events_of(run, "histogram", key="lengths").get()
-    assert (row.iteration, row.payload) == (4, {"edges": [0.0, 1.0, 2.0], "counts": [3, 4]})
+    assert row.iteration == 4
+    assert row.payload == {"edges": [0.0, 1.0, 2.0], "counts": [3, 4], "nonfinite": {}, "note": ""}
 
 
 @pytest.mark.parametrize("uri", ["/etc/passwd", "../other/x", "a/../../b", "", "a\\b", "a\0b"])

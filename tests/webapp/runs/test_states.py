@@ -9,6 +9,7 @@ from webapp.projects.models import Project
 from webapp.runs.models import Attempt, Run
 from webapp.runs.services import (
     ClaimLost,
+    Place,
     add_attempt,
     claim,
     current_attempt,
@@ -17,6 +18,7 @@ from webapp.runs.services import (
     move,
     renew,
     request_stop,
+    seize,
 )  # fmt: skip
 from webapp.runs.states import ACTIVE, OVER, RESUMABLE, TRANSITIONS, BadTransition, RunState
 
@@ -54,8 +56,8 @@ def test_every_state_is_queued_active_or_over() -> None:
 def test_a_message_delivered_twice_claims_once(project: Project) -> None:
     run = make_run(project)
     attempt = run.attempts.get()
-    first = claim(attempt.pk, worker="one", lease_seconds=60)
-    second = claim(attempt.pk, worker="two", lease_seconds=60)
+    first = claim(attempt.pk, place=Place("one"))
+    second = claim(attempt.pk, place=Place("two"))
     assert first is not None
     assert second is None
     assert (Run.objects.get(pk=run.pk).state, run.attempts.get().worker) == ("starting", "one")
@@ -64,11 +66,11 @@ def test_a_message_delivered_twice_claims_once(project: Project) -> None:
 def test_a_message_for_a_cancelled_run_claims_nothing(project: Project) -> None:
     run = make_run(project)
     assert request_stop(run=run).state == "cancelled"
-    assert claim(run.attempts.get().pk, worker="w", lease_seconds=60) is None
+    assert claim(run.attempts.get().pk, place=Place("w")) is None
 
 
 def test_a_message_for_an_attempt_that_does_not_exist_claims_nothing(db: None) -> None:
-    assert claim(12345, worker="w", lease_seconds=60) is None
+    assert claim(12345, place=Place("w")) is None
 
 
 def test_an_active_run_is_asked_once_and_goes_on_until_it_has_saved(project: Project) -> None:
@@ -107,7 +109,7 @@ def test_resuming_makes_a_new_attempt_and_fences_the_old_one(ending: RunState, p
     assert run.attempts.get(number=1).superseded
     new = claimed(fresh)
     assert new.number == 2
-    assert not renew(old, lease_seconds=60)
+    assert not renew(old)
     with pytest.raises(ClaimLost):
         hold(old)
     with pytest.raises(ClaimLost):
@@ -115,14 +117,22 @@ def test_resuming_makes_a_new_attempt_and_fences_the_old_one(ending: RunState, p
     assert Run.objects.get(pk=run.pk).state == "starting"
 
 
-def test_a_renewal_moves_the_lease_and_clears_the_suspicion(project: Project) -> None:
-    from django.utils import timezone
-
+def test_a_sign_of_life_moves_the_beats(project: Project) -> None:
     run = make_run(project)
-    held = claimed(run, lease_seconds=-1)
-    Attempt.objects.filter(pk=held.attempt_id).update(suspected_at=timezone.now())
-    assert renew(held, lease_seconds=60, pid=42)
+    held = claimed(run)
+    before = Attempt.objects.get(pk=held.attempt_id).beats
+    assert renew(held, pid=42)
     attempt = run.attempts.get()
-    assert (attempt.pid, attempt.suspected_at) == (42, None)
-    assert attempt.lease_until is not None
-    assert attempt.lease_until > timezone.now()
+    assert (attempt.pid, attempt.beats) == (42, before + 1)
+
+
+def test_only_a_silent_attempt_can_be_seized(project: Project) -> None:
+    run = make_run(project)
+    held = claimed(run)
+    seen = Attempt.objects.get(pk=held.attempt_id).beats
+    assert renew(held)
+    assert seize(held.attempt_id, beats=seen) is None
+    taken = seize(held.attempt_id, beats=seen + 1)
+    assert taken is not None
+    assert not renew(held)
+    assert seize(held.attempt_id, beats=seen + 1) is None

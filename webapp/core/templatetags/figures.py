@@ -108,6 +108,12 @@ def duration(value: Any, reason: str = UNDEFINED_REASON) -> str:
 
 
 @register.filter
+def short_hash(value: str) -> str:
+    """Enough of a hash to tell it from others: eight digits, whatever kind of hash stands before them."""
+    return value.rpartition("-")[2][:8]
+
+
+@register.filter
 def ago(value: datetime | None, reason: str = "Not yet") -> str:
     """A `<time>` that reads "3 min ago" with the absolute time on hover; the page keeps it current."""
     if value is None:
