@@ -1,0 +1,1 @@
+"""Datasets: uploads, their mapping and import, versions with their report, and which runs used them."""
