@@ -1,16 +1,16 @@
 """Reads of checkpoints."""
 
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.shortcuts import get_object_or_404
 
-from webapp.checkpoints.models import Checkpoint, RunInput
+from webapp.checkpoints.models import Checkpoint, RunInput, Upload
 from webapp.projects.models import Project
 from webapp.runs.models import Run
 
 
 def checkpoints_in(project: Project) -> QuerySet[Checkpoint]:
     """Everything that still has its files, newest first."""
-    rows = Checkpoint.objects.filter(project=project, removed_at=None, retired=False)
+    rows = Checkpoint.objects.filter(project=project, removed_at=None, retired=False, stored_at__isnull=False)
     return rows.select_related("run").order_by("-created_at", "-pk")
 
 
@@ -24,9 +24,16 @@ def checkpoints_of(run: Run) -> QuerySet[Checkpoint]:
     return Checkpoint.objects.filter(run=run, retired=False).order_by("-iteration", "-attempt")
 
 
+def newest_iteration(run_id: str) -> int:
+    """Of the run's newest checkpoint that still counts and has its files; -1 when there is none."""
+    rows = Checkpoint.objects.filter(run=run_id, retired=False, removed_at=None)
+    newest: int | None = rows.aggregate(newest=Max("iteration"))["newest"]
+    return -1 if newest is None else newest
+
+
 def bases_for(project: Project) -> QuerySet[Checkpoint]:
-    """What a launch form offers: imported checkpoints and the final ones of runs. Its value is `policy_uri`."""
-    return checkpoints_in(project).filter(Q(run=None) | Q(final=True))
+    """What a launch form offers: imported checkpoints, final ones of runs, pinned ones. Its value is `policy_uri`."""
+    return checkpoints_in(project).filter(Q(run=None) | Q(final=True) | Q(pinned=True), damage="")
 
 
 def base_of(run: Run) -> Checkpoint | None:
@@ -37,4 +44,26 @@ def base_of(run: Run) -> Checkpoint | None:
 
 def runs_from(checkpoint: Checkpoint) -> QuerySet[Run]:
     """The runs that started from it."""
-    return Run.objects.filter(inputs__checkpoint=checkpoint).order_by("-created_at")
+    return Run.objects.filter(inputs__checkpoint=checkpoint, inputs__role="base").order_by("-created_at")
+
+
+def resume_points(run: Run) -> list[Checkpoint]:
+    """Where the run can go on: what is whole and still part of it, newest iteration first."""
+    return [row for row in checkpoints_of(run) if row.available and not row.damage]
+
+
+def chosen_for(run: Run, attempt: int) -> Checkpoint | None:
+    """What a person chose for an attempt to go on from."""
+    found = RunInput.objects.filter(run=run, role=f"resume {attempt}").select_related("checkpoint").first()
+    return found.checkpoint if found else None
+
+
+def all_in(project: Project) -> QuerySet[Checkpoint]:
+    """A project's checkpoints that still count, newest first, those without files included."""
+    rows = Checkpoint.objects.filter(project=project, retired=False)
+    return rows.select_related("run", "project__team").order_by("-created_at", "-pk")
+
+
+def upload_in(project: Project, upload_id: str) -> Upload:
+    """One of the project's uploads; Http404 for any other."""
+    return get_object_or_404(Upload.objects.select_related("project__team"), project=project, pk=upload_id)

@@ -1,30 +1,30 @@
-"""Writes about checkpoints: those that runs report, imported ones, lineage."""
+"""Writes about checkpoints: those that runs report, where their files are, lineage, pins."""
 
-import hashlib
-import json
-import secrets
-import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import transaction
 from django.utils import timezone
 
+from webapp.checkpoints.manifests import Damaged, verify
 from webapp.checkpoints.models import Checkpoint, RunInput
-from webapp.projects.models import Project
-from webapp.runs.models import Run
-from webapp.runs.storage import path_of, run_uri
+from webapp.checkpoints.selectors import checkpoints_in
+from webapp.runs.models import Attempt, Run
+from webapp.runs.storage import is_local, run_uri
 
 POLICY_FOLDER = "policies/policy"
-CARD = "card.json"
-_CHUNK = 1 << 20
+LARGEST_VERIFIED = 4 * 10**9
+"""Bytes of a checkpoint that a request may wait for while it is verified; `manage.py files --verify` takes any."""
 
 
 def store_checkpoint(*, run: Run, attempt: int, event: Mapping[str, Any], time: datetime, seq: int) -> Checkpoint:
-    """Stores the contract's checkpoint event (as a dictionary). Idempotent on its URI. Raises BadUri."""
+    """Stores the contract's checkpoint event (as a dictionary). Idempotent on its URI. Raises BadUri.
+
+    Where the storage is a bucket, the files are still on the worker only: `mark_stored` says when they have arrived.
+    """
+    local = is_local()
+    worker = "" if local else Attempt.objects.values_list("worker", flat=True).get(run=run, number=attempt)
     iteration = event["axes"]["iteration"]
     uri = run_uri(run.pk, event["uri"])
     checkpoint, _made = Checkpoint.objects.update_or_create(
@@ -39,8 +39,12 @@ def store_checkpoint(*, run: Run, attempt: int, event: Mapping[str, Any], time: 
             "weights_hash": event["weights_hash"],
             "size_bytes": event["size_bytes"],
             "final": event["final"],
+            "metrics": event["metrics"],
             "created_at": time,
+            "stored_at": time if local else None,
+            "stored_on": worker,
             "removed_at": None,
+            "damage": "",
             "live_seq": seq,
         },
     )
@@ -59,72 +63,56 @@ def rewind(*, run_id: str, attempt: int, iteration: int, seq: int) -> None:
     )
 
 
+def mark_refused(*, run_id: str, uri: str, reason: str, seq: int) -> None:
+    """The trainer refused a checkpoint of this run; an unknown URI changes nothing. Raises BadUri."""
+    Checkpoint.objects.filter(run_id=run_id, uri=run_uri(run_id, uri)).update(damage=reason, live_seq=seq)
+
+
+def mark_stored(uris: Iterable[str]) -> int:
+    """All files of these checkpoints are in the storage, the manifest last; how many rows that changed."""
+    waiting = Checkpoint.objects.filter(uri__in=list(uris), stored_at=None)
+    return waiting.update(stored_at=timezone.now(), stored_on="")
+
+
 def record_input(*, run: Run, uri: str) -> None:
-    """Lineage, where the base is a checkpoint that this project knows; a plain folder leaves none."""
-    found = Checkpoint.objects.filter(project_id=run.project_id, policy_uri=uri).first()
+    """Lineage, where the base is a checkpoint that this project knows; a plain folder leaves none.
+
+    From here on no retention removes it: the row is locked until the caller's transaction ends.
+    """
+    found = checkpoints_in(run.project).select_for_update(of=("self",)).filter(policy_uri=uri).first()
     if found is not None:
         RunInput.objects.get_or_create(run=run, role="base", defaults={"checkpoint": found})
 
 
-def import_checkpoint(
-    *, project: Project, folder: Path, name: str, details: Mapping[str, Any] | None = None
-) -> Checkpoint:
-    """Copies a folder in the transformers layout into the file storage. The same weights are imported once.
+def choose_for_attempt(*, run: Run, attempt: int, checkpoint: Checkpoint) -> None:
+    """The attempt goes on from this checkpoint of the run, whatever newer ones there are. Raises ValidationError."""
+    if checkpoint.run_id != run.pk:
+        raise ValidationError(f"{checkpoint.name} is no checkpoint of {run.name}", code="foreign_checkpoint")
+    if not checkpoint.available:
+        raise ValidationError(f"{checkpoint.name} has no files any more; choose another one", code="no_files")
+    RunInput.objects.update_or_create(run=run, role=f"resume {attempt}", defaults={"checkpoint": checkpoint})
 
-    The folder needs config.json and at least one .safetensors file; a `card.json` in it is kept as the checkpoint's
-    details (its `weights_hash` is taken over). Raises ValidationError saying what is missing.
-    """
-    weights = sorted(folder.glob("*.safetensors"))
-    if not (folder / "config.json").is_file() or not weights:
-        raise ValidationError(
-            f"{folder} is not a checkpoint: expected config.json and .safetensors files in the transformers layout",
-            code="not_a_checkpoint",
-        )
-    card = folder / CARD
-    known = {**(json.loads(card.read_text()) if card.is_file() else {}), **(details or {})}
-    digest = _digest([folder / "config.json", *weights])
-    uri = f"checkpoints/{project.pk}/{digest[:20]}"
-    existing = Checkpoint.objects.filter(project=project, uri=uri, removed_at=None).first()
-    if existing is not None and path_of(uri).is_dir():
-        return existing
-    _copy(folder, path_of(uri))
-    with transaction.atomic():
-        checkpoint, _made = Checkpoint.objects.update_or_create(
-            project=project,
-            uri=uri,
-            defaults={
-                "name": name[:120],
-                "policy_uri": uri,
-                "weights_hash": str(known.get("weights_hash") or f"files-{digest}")[:80],
-                "size_bytes": sum(path.stat().st_size for path in folder.iterdir() if path.is_file()),
-                "final": True,
-                "details": known,
-                "created_at": timezone.now(),
-                "removed_at": None,
-            },
-        )
+
+def set_pinned(*, checkpoint: Checkpoint, pinned: bool) -> Checkpoint:
+    """A pinned checkpoint is never removed by retention and is offered as a base. Raises ValidationError."""
+    if pinned and not checkpoint.available:
+        raise ValidationError(f"{checkpoint.name} has no files any more, so there is nothing to keep", code="no_files")
+    checkpoint.pinned = pinned
+    checkpoint.save(update_fields=["pinned"])
     return checkpoint
 
 
-def _digest(files: list[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Plain files only, and the folder appears whole or not at all."""
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    draft.mkdir(parents=True)
+def verify_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
+    """Compares every stored file with the manifest and notes what was found. Raises StorageError when the storage does
+    not answer, which says nothing about the checkpoint.
+    """
     try:
-        for path in source.iterdir():
-            if path.is_file() and not path.is_symlink():
-                shutil.copyfile(path, draft / path.name)
-        if not target.exists():
-            draft.rename(target)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        verify(checkpoint.uri)
+        checkpoint.damage = ""
+    except FileNotFoundError:
+        checkpoint.damage = "it has no manifest, so that nothing can be compared"
+    except Damaged as error:
+        checkpoint.damage = str(error)
+    checkpoint.verified_at = timezone.now()
+    checkpoint.save(update_fields=["damage", "verified_at"])
+    return checkpoint

@@ -11,19 +11,18 @@ from django.core.exceptions import ValidationError
 
 from tests.conftest import Cast
 from tests.webapp.making import claimed, make_run, send
+from tests.webapp.models import model_folder, weights
 from trainer.contract import events as ev
 from webapp.checkpoints import selectors
-from webapp.checkpoints.services import import_checkpoint, record_input
+from webapp.checkpoints.importing import import_checkpoint
+from webapp.checkpoints.services import record_input
 from webapp.runs.storage import path_of
 
 
 @pytest.fixture
 def folder(settings: Any, tmp_path: Path) -> Path:
     settings.FILES_DIR = tmp_path / "files"
-    found = tmp_path / "model"
-    found.mkdir()
-    (found / "config.json").write_text("{}")
-    (found / "model.safetensors").write_bytes(b"weights")
+    found = model_folder(tmp_path / "model")
     (found / "card.json").write_text(json.dumps({"weights_hash": "abc", "seed": 3}))
     return found
 
@@ -38,15 +37,15 @@ def test_an_import_copies_once_and_takes_the_card_over(cast: Cast, folder: Path)
     first = import_checkpoint(project=cast.project, folder=folder, name="Base")
     again = import_checkpoint(project=cast.project, folder=folder, name="Base")
     assert first == again
-    assert (first.weights_hash, first.details["seed"], first.size_bytes) == ("abc", 3, 2 + 7 + 34)
-    assert (path_of(first.policy_uri) / "model.safetensors").read_bytes() == b"weights"
+    assert (first.weights_hash, first.details["seed"], first.size_bytes) == ("abc", 3, 23 + 76 + 34)
+    assert (path_of(first.policy_uri) / "model.safetensors").read_bytes() == weights()
     assert list(selectors.bases_for(cast.project)) == [first]
     assert list(selectors.bases_for(cast.other_project)) == []
 
 
 def test_other_weights_are_another_checkpoint(cast: Cast, folder: Path) -> None:
     first = import_checkpoint(project=cast.project, folder=folder, name="Base")
-    (folder / "model.safetensors").write_bytes(b"others!")
+    (folder / "model.safetensors").write_bytes(weights(b"others!!"))
     assert import_checkpoint(project=cast.project, folder=folder, name="Base").uri != first.uri
 
 

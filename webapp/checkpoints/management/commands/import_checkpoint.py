@@ -1,4 +1,4 @@
-"""Puts a local model folder into a project's list of bases."""
+"""Puts a local model folder or GGUF file into a project's list of bases."""
 
 from argparse import ArgumentParser
 from pathlib import Path
@@ -7,27 +7,25 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
-from webapp.checkpoints.services import import_checkpoint
-from webapp.projects.models import Project
+from webapp.checkpoints.importing import import_checkpoint
+from webapp.projects.selectors import project_at
 
 
 class Command(BaseCommand):
     """Copies the folder's files into the file storage; the same weights are imported once."""
 
-    help = "Import a model folder in the transformers layout as a base checkpoint of a project."
+    help = "Import a model (a folder in the transformers layout, or a .gguf file) as a base checkpoint of a project."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="TEAM/PROJECT, as in the project's address")
-        parser.add_argument("folder", type=Path, help="folder with config.json, *.safetensors and tokenizer files")
+        parser.add_argument(
+            "folder", type=Path, help="with config.json, *.safetensors and tokenizer files; or a .gguf file"
+        )
         parser.add_argument("--name", help="what the launch form calls it (default: the folder's name)")
 
     def handle(self, *args: Any, project: str, folder: Path, name: str | None, **options: Any) -> None:
-        team, _, slug = project.partition("/")
-        found = Project.objects.filter(team__slug=team, slug=slug).first()
-        if found is None:
-            known = ", ".join("/".join(p.url_args) for p in Project.objects.select_related("team")) or "none yet"
-            raise CommandError(f"no project {project!r}; known: {known}")
         try:
+            found = project_at(project)
             made = import_checkpoint(project=found, folder=folder, name=name or folder.resolve().name)
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
