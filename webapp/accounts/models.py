@@ -1,10 +1,14 @@
-"""A person, and the counter that slows down guessing of passwords."""
+"""A person, their access tokens, and the counter that slows down guessing of passwords and tokens."""
 
+from datetime import datetime
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.db import models
+
+TOKEN_PREFIX = "unsq_"
 
 
 class UserManager(BaseUserManager["User"]):
@@ -60,3 +64,53 @@ class SignInFailures(models.Model):
 
     def __str__(self) -> str:
         return f"{self.count} since {self.since:%H:%M}"
+
+
+class Scope(models.TextChoices):
+    """What a token may be used for, each on its own. Never more than the person's own role allows."""
+
+    READ = "read", "See everything"
+    LAUNCH = "launch", "Launch, stop and resume runs, and send events of remote trainers"
+    WRITE = "write", "Change what is in a project"
+    MANAGE = "manage", "Make projects, and change teams"
+
+
+class AccessToken(models.Model):
+    """A key to the API for programs of one person: `unsq_<public id>_<secret>`, of which only a digest is kept.
+
+    `within` is the address of a team ("lab") or project ("lab/countdown") beyond which it opens nothing; empty: all
+    of the person's teams.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access_tokens")
+    name = models.CharField(max_length=80)
+    public_id = models.CharField(max_length=16, unique=True)
+    digest = models.CharField(max_length=64)
+    scopes = models.JSONField()
+    within = models.CharField(max_length=81, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def hint(self) -> str:
+        """The part that is no secret, as people recognise a token in a file of theirs."""
+        return f"{TOKEN_PREFIX}{self.public_id}_…"
+
+    def ended(self, now: datetime) -> str:
+        """ "revoked", "expired", or nothing."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at <= now else ""
+
+    def opens(self, team: str, project: str = "") -> bool:
+        """Whether `within` lets the token into this team or project."""
+        address = f"{team}/{project}" if project else team
+        return not self.within or address == self.within or address.startswith(f"{self.within}/")

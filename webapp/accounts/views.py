@@ -20,7 +20,8 @@ def _target(request: HttpRequest) -> str:
     safe = url_has_allowed_host_and_scheme(
         wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
-    return wanted if safe else ""
+    # Without a slash in front `redirect` would take it for the name of a route.
+    return wanted if safe and wanted.startswith("/") else ""
 
 
 @login_not_required

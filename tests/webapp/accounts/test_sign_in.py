@@ -30,9 +30,13 @@ def test_signing_in_leads_on_to_the_page_that_was_asked_for(cast: Cast, client: 
     assert _try(client, next="/p/lab/countdown/?page=2")["Location"] == "/p/lab/countdown/?page=2"
 
 
-@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example/", "javascript:alert(1)"])
-def test_signing_in_never_leads_to_another_server(target: str, cast: Cast, client: Client) -> None:
+@pytest.mark.parametrize(
+    "target",
+    ["https://evil.example/", "//evil.example/", "javascript:alert(1)", "nowhere", "?page=2", "core:healthz", "²"],
+)
+def test_signing_in_leads_to_an_address_of_this_server_or_home(target: str, cast: Cast, client: Client) -> None:
     assert _try(client, next=target)["Location"] == "/"
+    assert client.get(SIGN_IN, {"next": target})["Location"] == "/"
 
 
 @pytest.mark.parametrize("email", ["member@example.org", "nobody@example.org"])

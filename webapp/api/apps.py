@@ -1,0 +1,7 @@
+"""Registration of the app."""
+
+from django.apps import AppConfig
+
+
+class ApiConfig(AppConfig):
+    name = "webapp.api"

@@ -1,0 +1,1 @@
+"""What the API reads and answers, by topic."""
