@@ -48,6 +48,39 @@ document.addEventListener("click", (event) => {
   target.closest("[data-dismiss]")?.closest(".toast")?.remove();
 });
 
+// --- forms ---
+
+// A form is sent once, however often its button is pressed. What is sent carries the token of now: after signing in in
+// another tab the one on the page is old. A button with an address of its own may answer with a file: the page stays.
+const RELEASE_MS = 15_000;
+
+const token = () => document.cookie.match(/(?:^|; )unsqueeze_csrf=([^;]+)/)?.[1];
+
+function release(form) {
+  delete form.dataset.sent;
+  for (const button of form.querySelectorAll("[aria-disabled]")) button.removeAttribute("aria-disabled");
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (event.defaultPrevented || form.method !== "post") return;
+  const field = form.querySelector("[name=csrfmiddlewaretoken]");
+  if (field && token()) field.value = token();
+  if (event.submitter?.hasAttribute("formaction")) return;
+  if (form.dataset.sent) {
+    event.preventDefault();
+    return;
+  }
+  form.dataset.sent = "yes";
+  event.submitter?.setAttribute("aria-disabled", "true");
+  setTimeout(() => release(form), RELEASE_MS);
+});
+document.addEventListener("htmx:configRequest", (event) => {
+  if (token()) event.detail.headers["X-CSRFToken"] = token();
+});
+// Back on a page that the browser kept.
+addEventListener("pageshow", () => document.querySelectorAll("form[data-sent]").forEach(release));
+
 function openDialog(dialog) {
   if (!(dialog instanceof HTMLDialogElement) || dialog.open) return;
   if (dialog.id === "keys") listKeys(dialog.querySelector(".keys"));
@@ -134,7 +167,9 @@ export function toast(text, tone = "info") {
 // A response header `HX-Trigger: {"toast": {"text": "Stopping the run", "tone": "success"}}` shows one.
 document.addEventListener("toast", (event) => toast(event.detail.text, event.detail.tone));
 document.addEventListener("htmx:responseError", (event) => {
-  toast(`The server answered ${event.detail.xhr.status}. Nothing was changed on this page.`, "error");
+  const { status } = event.detail.xhr;
+  const why = status === 403 ? "You are signed out, or may not do this: sign in in another tab and go on here." : `The server answered ${status}.`;
+  toast(`${why} Nothing was changed on this page.`, "error");
 });
 document.addEventListener("htmx:sendError", () => toast("The server cannot be reached. Try again in a moment.", "error"));
 for (const box of document.querySelectorAll("#toasts .toast:not([data-tone='error'])")) {
@@ -157,3 +192,11 @@ setInterval(() => {
     time.textContent = relative((Date.now() - Date.parse(time.dateTime)) / 1000);
   }
 }, 10_000);
+
+// --- bars that scroll sideways show where one is ---
+
+for (const here of document.querySelectorAll("nav a[aria-current='page']")) {
+  const bar = here.parentElement;
+  const offset = here.getBoundingClientRect().left - bar.getBoundingClientRect().left;
+  bar.scrollLeft += offset - (bar.clientWidth - here.offsetWidth) / 2;
+}

@@ -30,9 +30,11 @@
 //               slot: 0.. | "base" | "chance",        colour by number (Okabe–Ito, then dash patterns)
 //               dash, markers: bool, hatched: bool, width: number, colors: [] (bars)}],
 //     bands: [{begin, end, title}],     shaded stretches of x; end null: to the right edge
-//     marks: [{x, kind, text}],         vertical lines
+//     marks: [{x, kind, text, note}],   vertical lines; the note shows on hover
 //     csv,                              address of all points as CSV; without it the table's rows are written by the page
-//     heatmap: z: [[]], x.labels, y.labels         table: columns: [], rows: [[]]         text: text }
+//     heatmap: z: [[]], x.labels, y.labels, nonfinite: [[row, column, kind]], x.edges and y.edges where cells lie between numbers
+//     scatter: off: [[x, y, what, label]]: points with a coordinate that is no number
+//     table: columns: [], rows: [[]]         text: text }
 //
 // pass@k over k is `kind: "passk"` (x is logarithmic with a tick at each k). A histogram is `kind: "bars"`.
 // A delta is { series: [{key, x, y, iteration, nonfinite}], bands, marks }: points of known keys are appended, a point at an

@@ -12,7 +12,7 @@ const has = (element, wanted) => wanted.every((word) => (element.dataset.words ?
 function valueOf(setting) {
   const box = setting.querySelector("input[type=checkbox]");
   if (box && setting.classList.contains("check")) return String(box.checked);
-  return setting.querySelector("input[type=text], select")?.value ?? null;
+  return setting.querySelector("input[type=text], select, textarea")?.value ?? null;
 }
 
 function mark(setting) {
@@ -69,7 +69,10 @@ function find(field) {
 
 function ask() {
   clearTimeout(timer);
-  timer = setTimeout(() => window.htmx.trigger("#launch-preview", "settings"), ASK_MS);
+  timer = setTimeout(() => {
+    keep();
+    window.htmx.trigger("#launch-preview", "settings");
+  }, ASK_MS);
 }
 
 function complain() {
@@ -93,8 +96,30 @@ document.body.addEventListener("htmx:afterSwap", (event) => {
   if (id !== "launch-parts" && id !== "launch-preview") return;
   form.querySelector("[data-only-changed]").checked = onlyChanged;
   complain();
-  if (id === "launch-parts") filter();
+  if (id !== "launch-parts") return;
+  filter();
+  keep();
 });
+
+// --- coming back ---
+
+// What is typed is kept with the page's place in the history, and with it the id under which this form launches once: a
+// browser that fetches the page anew when one comes back or reloads it would have lost both.
+function keep() {
+  const typed = new URLSearchParams(new FormData(form));
+  typed.delete("csrfmiddlewaretoken");
+  history.replaceState({ ...history.state, launch: typed.toString() }, "");
+}
+
+function restore(typed) {
+  const values = new FormData();
+  for (const [name, value] of new URLSearchParams(typed)) values.append(name, value);
+  const parts = form.querySelector('[hx-post$="/launch/parts"]').getAttribute("hx-post");
+  window.htmx.ajax("POST", parts, { values, target: "#launch-parts", swap: "outerHTML" });
+}
+
+if (history.state?.launch) restore(history.state.launch);
+form.addEventListener("submit", keep);
 
 // --- events ---
 
@@ -125,7 +150,7 @@ document.addEventListener("click", (event) => {
   const setting = reset.closest("[data-setting]");
   const box = setting.classList.contains("check") ? setting.querySelector("input[type=checkbox]") : null;
   if (box) box.checked = setting.dataset.default === "true";
-  else setting.querySelector("input[type=text], select").value = setting.dataset.default;
+  else setting.querySelector("input[type=text], select, textarea").value = setting.dataset.default;
   mark(setting);
   if (onlyChanged) filter();
   ask();
@@ -136,17 +161,6 @@ form.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.target.matches("textarea, button, summary, a")) return;
   event.preventDefault();
   if (event.ctrlKey || event.metaKey) form.querySelector("[data-launch]").click();
-});
-
-form.addEventListener("submit", (event) => {
-  if (!event.submitter?.matches("[data-launch]")) return;
-  if (form.dataset.sent) return event.preventDefault();
-  form.dataset.sent = "yes";
-  event.submitter.setAttribute("aria-disabled", "true");
-});
-window.addEventListener("pageshow", () => {
-  delete form.dataset.sent;
-  form.querySelector("[data-launch]").removeAttribute("aria-disabled");
 });
 
 const paste = document.getElementById("paste");

@@ -2,6 +2,7 @@
 // What a script would draw twice (heading, verdict) comes again as a fragment. A late visitor gets the same from the page itself.
 
 import { chartOf, charts, mountAll } from "./charts.js";
+import { drewAt, viewQuery } from "./figures.js";
 
 const box = document.getElementById("run");
 const THIN = "\u202f";
@@ -93,6 +94,7 @@ function take(delta) {
       for (const figure of box.querySelectorAll("figure.chart[data-evaluation]")) chartOf(figure).reload();
     });
   }
+  drewAt((delta.drawn ?? []).map((drawn) => drawn.iteration));
   for (const drawn of delta.drawn ?? []) {
     const figure = [...box.querySelectorAll("[data-drawn]")].find((one) => one.dataset.drawn === `${drawn.kind} ${drawn.key}`);
     if (figure) soon(`drawn ${drawn.kind} ${drawn.key}`, () => chartOf(figure).reload());
@@ -156,7 +158,7 @@ async function behind() {
 async function frames() {
   const holder = document.getElementById("charts");
   if (!holder) return;
-  const answer = await ask(`${holder.dataset.url}?x=${axis}`);
+  const answer = await ask(`${holder.dataset.url}?${viewQuery(axis)}`);
   if (!answer) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const section of fresh.querySelectorAll("[data-section]")) {
@@ -284,11 +286,16 @@ document.getElementById("axes")?.addEventListener("click", (event) => {
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   axis = link.dataset.axis;
-  history.replaceState(null, "", link.href);
+  const address = new URL(location.href);
+  address.searchParams.set("x", axis);
+  history.replaceState(null, "", address);
   for (const one of document.querySelectorAll("#axes a")) {
     if (one === link) one.setAttribute("aria-current", "true");
     else one.removeAttribute("aria-current");
   }
+  const more = link.closest("#more-axes");
+  document.querySelector("[data-axis-name]").textContent = more ? link.textContent : "More axes";
+  if (more) more.open = false;
   for (const figure of box.querySelectorAll("figure.chart[data-chart]")) {
     const url = new URL(figure.dataset.chart, location.href);
     if (!url.searchParams.has("x")) continue;

@@ -12,7 +12,7 @@ from webapp.evals.models import Evaluation, EvaluationSet
 from webapp.launch import ingest
 from webapp.projects.models import Project
 from webapp.runs.models import Run
-from webapp.runs.services import Claim, claim, create_run
+from webapp.runs.services import Claim, Place, claim, create_run
 
 TIME = "2026-01-01T00:00:00Z"
 
@@ -36,9 +36,9 @@ def make_run(project: Project, *, user: User | None = None, **fields: Any) -> Ru
     return create_run(project=project, name=fields.pop("name", "a run"), kind="rl", config=config, user=user, **fields)
 
 
-def claimed(run: Run, *, lease_seconds: float = 60.0) -> Claim:
+def claimed(run: Run, *, worker: str = "w") -> Claim:
     """The claim of the run's current attempt."""
-    held = claim(run.attempts.get(number=run.attempt_number).pk, worker="w", lease_seconds=lease_seconds)
+    held = claim(run.attempts.get(number=run.attempt_number).pk, place=Place(worker))
     assert held is not None
     return held
 

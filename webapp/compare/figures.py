@@ -5,10 +5,12 @@ from typing import Any
 
 from webapp.compare.query import Query
 from webapp.compare.selectors import Comparison, Line, Value, colours, selected
+from webapp.core.counts import counted
 from webapp.evals import curves
 from webapp.methods.selectors import describe
+from webapp.metrics.axes import AXES
 from webapp.metrics.models import Series
-from webapp.metrics.selectors import AXES, load_series
+from webapp.metrics.selectors import load_series
 from webapp.projects.models import Project
 from webapp.runs.models import Run
 
@@ -66,7 +68,7 @@ def _line(line: Line) -> Spec:
 
 
 def _note(line: Line, value: Value) -> str:
-    unit = f"{line.seeds} seeds" if line.seeds > 1 else f"{line.problems} problems"
+    unit = counted(line.seeds, "seed") if line.seeds > 1 else counted(line.problems, "problem")
     return f"{unit}, {value.note}" if value.note else unit
 
 

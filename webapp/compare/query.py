@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
-from webapp.metrics.selectors import AXES
+from webapp.metrics.axes import AXES
 
 MOST_RUNS = 24
 MOST_METRICS = 12
@@ -65,4 +65,4 @@ def _list(get: QueryDict, name: str) -> tuple[str, ...]:
 
 
 def _clean(text: str) -> str:
-    return text.replace("\0", "").strip()[:160]
+    return text.strip()[:160]

@@ -14,8 +14,10 @@ from django.db.models import Q
 from trainer.contract.intervals import Estimate, Note, seed_interval
 from trainer.contract.passk import k_grid
 from webapp.compare.query import BASE, Query
+from webapp.core.counts import counted
 from webapp.evals import curves
 from webapp.evals.models import Evaluation, EvaluationSet
+from webapp.evals.selectors import set_differences
 from webapp.launch.fields import MISSING, flat
 from webapp.launch.names import method_of
 from webapp.projects.models import Project
@@ -92,7 +94,9 @@ class Line:
     def at(self, k: int) -> Value:
         """pass@k: of one run with its interval over problems, of several seeds with the t interval over seeds."""
         if k > self.samples:
-            return Value(None, reason=f"n = {self.samples} samples a problem: pass@{k} has no unbiased estimate")
+            return Value(
+                None, reason=f"n = {counted(self.samples, 'sample')} a problem: pass@{k} has no unbiased estimate"
+            )
         if self.seeds == 1:
             return Value.of(curves.pass_at(self.first, k))
         return over_seeds([curves.pass_at(e, k) for e in self.evaluations])
@@ -122,7 +126,7 @@ class SetChoice:
     def label(self) -> str:
         s = self.set
         return (
-            f"{s.task}, {s.split}, {len(s.problems)} problems, n = {s.n}, T = {s.sampler.get('temperature')}, "
+            f"{s.task}, {s.split}, {counted(len(s.problems), 'problem')}, n = {s.n}, T = {s.sampler.get('temperature')}, "
             f"limit {s.sampler.get('max_new_tokens')} tokens, checker {s.checker_version}"
         )
 
@@ -258,30 +262,9 @@ def _sets(runs: list[Run], picked: dict[str, Evaluation], query: Query) -> tuple
     first = asked if asked is not None else max(by_id, key=lambda pk: len(members[pk]))
     drawn = set(by_id) if query.mix else {first}
     choices = [
-        SetChoice(one, members[pk], pk in drawn, _set_differences(by_id[first], one)) for pk, one in by_id.items()
+        SetChoice(one, members[pk], pk in drawn, set_differences(by_id[first], one)) for pk, one in by_id.items()
     ]
     return choices, drawn
-
-
-def _set_differences(a: EvaluationSet, b: EvaluationSet) -> list[str]:
-    """In words, what makes two identities two."""
-    out = []
-    for title, left, right in (
-        ("task", a.task, b.task),
-        ("split", a.split, b.split),
-        ("checker", a.checker_version, b.checker_version),
-        ("samples a problem", a.n, b.n),
-        *(
-            (name.replace("_", " "), a.sampler.get(name), b.sampler.get(name))
-            for name in sorted({*a.sampler, *b.sampler})
-        ),
-    ):
-        if left != right:
-            out.append(f"{title} {right} instead of {left}")
-    left_uids, right_uids = ({problem["uid"] for problem in one.problems} for one in (a, b))
-    if left_uids != right_uids:
-        out.append(f"{len(right_uids)} problems, {len(left_uids & right_uids)} of them shared")
-    return out
 
 
 def group_key(run: Run) -> str:
@@ -302,7 +285,7 @@ def _groups(singles: list[Line]) -> list[Line]:
             out.append(members[0])
             continue
         runs = [line.runs[0] for line in members]
-        name = f"{group_name(runs[0])}, {len(runs)} seeds"
+        name = f"{group_name(runs[0])}, {counted(len(runs), 'seed')}"
         out.append(Line(f"seeds-{members[0].key}", name, lines[0].slot, runs, [one.first for one in members], members))
     return out
 

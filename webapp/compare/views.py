@@ -10,10 +10,9 @@ from webapp.compare.figures import USUAL, keys_in, metric_spec, passk_spec
 from webapp.compare.query import TABLE_KS, Query
 from webapp.compare.selectors import ONE_SEED, colours, compare, config_differences, offered
 from webapp.compare.tables import chance_values, markdown, table_ks, with_members
-from webapp.metrics.selectors import AXES, DEFAULT_POINTS
+from webapp.metrics.axes import AXES
+from webapp.metrics.selectors import DEFAULT_POINTS
 from webapp.projects.views_base import ProjectRequest, project_view
-
-OFFERED_AXES = ("iteration", "sampled_tokens", "device_seconds", "optimizer_step")
 
 
 @require_safe
@@ -57,7 +56,7 @@ def index(request: ProjectRequest) -> HttpResponse:
                 for key in shown
             ],
             "shown_metrics": shown,
-            "axes": [(name, AXES[name][0]) for name in OFFERED_AXES],
+            "axes": [(name, AXES[name][0]) for name in AXES],
             "passk_url": f"{reverse('compare:passk', args=args)}?{query.encoded(metrics='', x='')}",
             "plain_url": reverse("compare:index", args=args),
             "mix_query": query.encoded(mix="" if query.mix else "1"),
@@ -82,5 +81,5 @@ def metric(request: ProjectRequest) -> JsonResponse:
     points = (
         min(max(int(asked), 50), 5000) if asked.isascii() and asked.isdigit() and len(asked) < 6 else DEFAULT_POINTS
     )
-    key = request.GET.get("key", "").replace("\0", "")[:160]
+    key = request.GET.get("key", "")[:160]
     return JsonResponse(metric_spec(request.project, query, key, max_points=points))

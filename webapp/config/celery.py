@@ -1,13 +1,11 @@
 """The Celery application.
 
-Two queues: `default` carries runs (one message wakes a worker, which then supervises a trainer for hours), `periodic`
-carries the scheduler's short jobs, so that a long supervisor never blocks them. Start one worker for each:
+One task, `launch.supervise`: a message wakes a worker, which then supervises a trainer for hours. A run's queue is the
+message's queue; `manage.py worker --queues …` says which of them a worker serves. Periodic work needs no broker: it is
+`manage.py scheduler`.
 
-    celery -A webapp.config worker -Q default
-    celery -A webapp.config worker -Q periodic
-    celery -A webapp.config beat
-
-Messages are JSON, acknowledged after the work, and taken one at a time. Tasks must bear being delivered twice.
+Messages are JSON, acknowledged after the work, and taken one at a time: a worker whose slots are busy holds no message
+that another could take. Tasks must bear being delivered twice.
 """
 
 import os

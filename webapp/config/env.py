@@ -5,6 +5,7 @@ names the variable, what was found and what is accepted. A variable that is set 
 """
 
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,6 +59,23 @@ def choice(name: str, default: str, accepted: Sequence[str]) -> str:
         if found.lower() == word.lower():
             return word
     raise ImproperlyConfigured(f"{name} is {found!r}; accepted are {', '.join(accepted)}.")
+
+
+def split(text: str) -> list[str]:
+    """The words of a text, with commas, blanks or lines between them."""
+    return text.replace(",", " ").split()
+
+
+def keys(name: str, *, shortest: int = 32) -> list[str]:
+    """Keys from the variable, or from the file that NAME_FILE names; each must be long enough not to be guessed."""
+    found = split(secret(name))
+    if any(len(key) < shortest for key in found):
+        # A key is not repeated in a message.
+        raise ImproperlyConfigured(
+            f"{name} holds a key of fewer than {shortest} characters; accepted are random ones, such as "
+            "python -c 'import secrets; print(secrets.token_urlsafe(48))' prints."
+        )
+    return found
 
 
 def words(name: str, default: Sequence[str] = ()) -> list[str]:
@@ -149,11 +167,49 @@ def broker(name: str, *, data: Path) -> tuple[str, dict[str, Any]]:
     if scheme in ("redis", "rediss"):
         # A message that stays unacknowledged for longer is delivered again. Runs take longer than any sensible value;
         # the second delivery finds the attempt claimed and does nothing, so this only bounds how long a lost worker's
-        # message stays away.
-        return address, {"visibility_timeout": 6 * 3600}
+        # message stays away. A server that hangs is given up after the timeouts, and tried again.
+        visible = integer(f"{name.removesuffix('_URL')}_VISIBILITY", 6 * 3600, minimum=1)
+        return address, {"visibility_timeout": visible, "socket_timeout": 30, "socket_connect_timeout": 5}
     raise ImproperlyConfigured(
         f"{name} starts with {scheme!r}; accepted are filesystem:// and redis://host:port/number."
     )
+
+
+def file_storage(name: str) -> dict[str, Any]:
+    """Django's settings for the file storage: a folder, or with s3://bucket/prefix in the variable, a bucket.
+
+    Keys, region and endpoint of a bucket come from UNSQUEEZE_S3_ACCESS_KEY_ID, …_SECRET_ACCESS_KEY (or …_FILE),
+    …_REGION and …_ENDPOINT_URL, else from the AWS_ variables of the same meaning; without keys boto3 looks where it
+    always does (profile, instance role).
+    """
+    address = text(name)
+    if not address:
+        return {"BACKEND": "webapp.core.folder_storage.FolderStorage"}
+    parts = urlsplit(address)
+    bucket, prefix = parts.netloc, unquote(parts.path).strip("/")
+    if parts.scheme != "s3" or not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
+        raise ImproperlyConfigured(
+            f"{name} is {address!r}; accepted is s3://bucket/prefix, or nothing for the folder UNSQUEEZE_FILES."
+        )
+    if ".." in prefix.split("/") or parts.query or parts.fragment:
+        raise ImproperlyConfigured(f"{name} has the prefix {prefix!r}; accepted is a plain path without '..'.")
+    endpoint = text("UNSQUEEZE_S3_ENDPOINT_URL") or text("AWS_ENDPOINT_URL_S3") or text("AWS_ENDPOINT_URL")
+    if endpoint and urlsplit(endpoint).scheme not in ("http", "https"):
+        raise ImproperlyConfigured(f"UNSQUEEZE_S3_ENDPOINT_URL is {endpoint!r}; accepted is https://host:port.")
+    key = secret("UNSQUEEZE_S3_ACCESS_KEY_ID") or secret("AWS_ACCESS_KEY_ID")
+    password = secret("UNSQUEEZE_S3_SECRET_ACCESS_KEY") or secret("AWS_SECRET_ACCESS_KEY")
+    if bool(key) != bool(password):
+        given, missing = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")[:: 1 if key else -1]
+        raise ImproperlyConfigured(f"UNSQUEEZE_S3_{given} is set, but not UNSQUEEZE_S3_{missing}; set both or neither.")
+    options = {
+        "bucket_name": bucket,
+        "location": prefix,
+        "access_key": key or None,
+        "secret_key": password or None,
+        "region_name": text("UNSQUEEZE_S3_REGION") or text("AWS_REGION") or text("AWS_DEFAULT_REGION") or None,
+        "endpoint_url": endpoint or None,
+    }
+    return {"BACKEND": "webapp.core.bucket_storage.BucketStorage", "OPTIONS": options}
 
 
 def stored_secret(path: Path) -> str:

@@ -8,9 +8,7 @@ from django.conf import settings
 from django.urls import include, path
 
 urlpatterns = [
-    path("", include(f"webapp.{app}.urls"))
-    for app in settings.APP_ORDER
-    if find_spec(f"webapp.{app}.urls") is not None
+    path("", include(f"webapp.{app}.urls")) for app in settings.APP_ORDER if find_spec(f"webapp.{app}.urls") is not None
 ]
 
 handler400 = "webapp.core.views.bad_request"

@@ -31,12 +31,12 @@ class Service:
 def services(*, host: str, port: int) -> list[Service]:
     """What a person needs for the web page and for running one run at a time."""
     python = sys.executable
-    worker = (python, "-m", "celery", "-A", "webapp.config", "worker", "--loglevel", "WARNING", "--without-gossip")
+    manage = (python, str(settings.BASE_DIR / "manage.py"))
     return [
         Service("web", (python, "-m", "uvicorn", "webapp.config.asgi:application", "--host", host, "--port", str(port),
                         "--lifespan", "off", "--log-level", "warning", "--timeout-graceful-shutdown", "1")),
-        Service("worker", (*worker, "-Q", "default", "--pool", "threads", "--concurrency", "1", "-n", "worker@%h")),
-        Service("scheduler", (*worker, "-Q", "periodic", "--pool", "solo", "-B", "-n", "scheduler@%h")),
+        Service("worker", (*manage, "worker")),
+        Service("scheduler", (*manage, "scheduler")),
     ]  # fmt: skip
 
 

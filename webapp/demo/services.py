@@ -9,8 +9,8 @@ from django.conf import settings
 
 from webapp.accounts.models import User
 from webapp.accounts.services import create_user_with_one_time_password
+from webapp.checkpoints.importing import import_checkpoint
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.services import import_checkpoint
 from webapp.launch.services import launch_run
 from webapp.projects.models import Project
 from webapp.projects.services import create_project

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from trainer.contract.intervals import Estimate
+from webapp.core.counts import counted
 from webapp.evals import curves
 from webapp.evals.models import Evaluation
 from webapp.evals.selectors import latest
@@ -33,7 +34,7 @@ def render(arms: list[Arm]) -> str:
     """The table. Intervals are 95 % BCa over problems; one run an arm."""
     base = arms[0].evaluation
     lines = [
-        f"{len(base.pairs)} test problems of {base.set.task}, n = {base.samples} samples each, T = "
+        f"{counted(len(base.pairs), 'test problem')} of {base.set.task}, n = {counted(base.samples, 'sample')} each, T = "
         f"{base.set.sampler['temperature']:g} unless stated; one seed; 95 % intervals over problems",
         "",
         f"{'':16}" + "".join(f"{f'pass@{k}':>23}" for k in KS) + f"{'entropy':>10}{'eff. correct':>24}",

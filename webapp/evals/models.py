@@ -39,7 +39,7 @@ class Evaluation(models.Model):
 
     `counts` is {"uid": [...], "n": [...], "c": [...], "truncated": [...], "forms": [[...], ...]}, one entry a
     problem; `forms` are the counts of distinct canonical forms among its correct samples. `answers` is, in the same
-    order, [[key, count, correct], ...].
+    order, [[key, count, correct], ...]. `webapp.evals.selectors.event_of` gives the trainer's event back.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="evaluations")
@@ -49,7 +49,14 @@ class Evaluation(models.Model):
     policy = models.CharField(max_length=60, default="policy")
     set = models.ForeignKey(EvaluationSet, on_delete=models.RESTRICT, related_name="evaluations")
     weights_hash = models.CharField(max_length=80)
+    seed = models.BigIntegerField(null=True, help_text="Of the draws; null where the trainer did not say.")
+    engine = models.CharField(max_length=120, blank=True)
+    tokens = models.BigIntegerField(null=True)
+    fingerprint = models.CharField(max_length=64, blank=True, help_text="As the trainer that measured it gave it.")
     reused = models.BooleanField(default=False)
+    source_run = models.CharField(max_length=40, blank=True, help_text="Where a reused one was measured, if known.")
+    source_attempt = models.PositiveIntegerField(default=0)
+    source_iteration = models.PositiveIntegerField(default=0)
     counts = models.JSONField()
     answers = models.JSONField()
     mean_length = models.FloatField(null=True)

@@ -7,8 +7,9 @@ from typing import Any
 from django.db.models import QuerySet
 
 from trainer.contract.intervals import Estimate
+from webapp.core.counts import counted
 from webapp.evals import curves
-from webapp.evals.models import Evaluation
+from webapp.evals.models import Evaluation, EvaluationSet
 from webapp.runs.models import Run
 
 STEP = 4  # of the ks that are drawn over iterations: 1, 4, 16, ...
@@ -148,6 +149,72 @@ def problem_rows(evaluation: Evaluation, start: Evaluation | None = None) -> lis
             }
         )
     return rows
+
+
+def event_of(evaluation: Evaluation) -> dict[str, Any]:
+    """The fields of the contract's evaluation event that say what was measured, and how; without axes and set."""
+    columns = [evaluation.counts[name] for name in ("uid", "n", "c", "truncated", "forms")]
+    return {
+        "name": evaluation.name,
+        "policy": evaluation.policy,
+        "set_id": evaluation.set.uid,
+        "weights_hash": evaluation.weights_hash,
+        "seed": evaluation.seed,
+        "engine": evaluation.engine,
+        "tokens": evaluation.tokens,
+        "fingerprint": evaluation.fingerprint,
+        "mean_length": evaluation.mean_length,
+        "token_entropy": evaluation.token_entropy,
+        "problems": [
+            {
+                "uid": uid, "n": n, "c": c, "truncated": truncated, "correct_forms": forms,
+                "answers": [{"key": key, "count": count, "correct": correct} for key, count, correct in answers],
+            }
+            for (uid, n, c, truncated, forms), answers in zip(
+                zip(*columns, strict=True), evaluation.answers, strict=True
+            )
+        ],
+    }  # fmt: skip
+
+
+def sets_of(run: Run) -> dict[str, list[EvaluationSet]]:
+    """{name of an evaluation: its sets, in the order in which the run used them}. More than one are not comparable."""
+    rows = Evaluation.objects.filter(run=run, retired=False, policy="policy").order_by("iteration", "attempt", "pk")
+    ids: dict[str, list[int]] = {}
+    for name, pk in rows.values_list("name", "set_id"):
+        if pk not in ids.setdefault(name, []):
+            ids[name].append(pk)
+    several = {pk for found in ids.values() if len(found) > 1 for pk in found}
+    # The problems of a set are large: they are read only where there is something to compare.
+    sets = EvaluationSet.objects.in_bulk(several) if several else {}
+    return {name: [sets[pk] for pk in found] for name, found in ids.items() if len(found) > 1}
+
+
+def first_on(run: Run, the_set: EvaluationSet) -> int | None:
+    """The iteration of the run's first evaluation on the set."""
+    rows = Evaluation.objects.filter(run=run, set=the_set, retired=False).order_by("iteration")
+    return rows.values_list("iteration", flat=True).first()
+
+
+def set_differences(a: EvaluationSet, b: EvaluationSet) -> list[str]:
+    """In words, what makes two identities two."""
+    out = []
+    for title, left, right in (
+        ("task", a.task, b.task),
+        ("split", a.split, b.split),
+        ("checker", a.checker_version, b.checker_version),
+        ("samples a problem", a.n, b.n),
+        *(
+            (name.replace("_", " "), a.sampler.get(name) or None, b.sampler.get(name) or None)
+            for name in sorted({*a.sampler, *b.sampler})
+        ),
+    ):
+        if left != right:
+            out.append(f"{title} {right} instead of {left}")
+    left_uids, right_uids = ({problem["uid"] for problem in one.problems} for one in (a, b))
+    if left_uids != right_uids:
+        out.append(f"{counted(len(right_uids), 'problem')}, {len(left_uids & right_uids)} of them shared")
+    return out
 
 
 # JSON for the charts

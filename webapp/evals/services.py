@@ -25,6 +25,7 @@ def store_evaluation(*, run: Run, attempt: int, event: Mapping[str, Any], time: 
         "forms": [p["correct_forms"] for p in problems],
     }
     answers = [[[a["key"], a["count"], a["correct"]] for a in p["answers"]] for p in problems]
+    source = event["reused"] or {"run": "", "attempt": 0, "iteration": 0}
     evaluation, _made = Evaluation.objects.update_or_create(
         run=run,
         attempt=attempt,
@@ -34,7 +35,14 @@ def store_evaluation(*, run: Run, attempt: int, event: Mapping[str, Any], time: 
         set=_set_of(run, event),
         defaults={
             "weights_hash": event["weights_hash"],
-            "reused": event["reused"],
+            "seed": event["seed"],
+            "engine": event["engine"][:120],
+            "tokens": event["tokens"],
+            "fingerprint": event["fingerprint"][:64],
+            "reused": event["reused"] is not None,
+            "source_run": source["run"][:40],
+            "source_attempt": source["attempt"],
+            "source_iteration": source["iteration"],
             "counts": counts,
             "answers": answers,
             "mean_length": event["mean_length"],

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from trainer.contract.intervals import Estimate
 from trainer.contract.passk import k_grid
+from webapp.core.counts import counted
 from webapp.evals import curves
 from webapp.evals.models import Evaluation
 from webapp.evals.selectors import estimate_json, latest, start_of
@@ -111,7 +112,7 @@ def verdict_between(now: Evaluation, start: Evaluation) -> Verdict:
         parts.append(_said_effective(numbers))
     seeds = "one seed"
     guess = f"chance {_short(chance)} at k = {ks[-1]}" if chance is not None else "no chance line"
-    foot = f"({guess}; {seeds}, {len(uids)} problems)"
+    foot = f"({guess}; {seeds}, {counted(len(uids), 'problem')})"
     return Verdict(
         kind=kind,
         sentence=f"{lead}: {', '.join(parts)} {foot}.",
@@ -144,9 +145,8 @@ def _said(change: Change) -> str:
 
 def _said_effective(numbers: curves.Effective) -> str:
     what = "effective correct trajectories"
-    values = (
-        f"{_number(numbers.start.value)} → {_number(numbers.now.value)} on {numbers.problems} problems solved at both"
-    )
+    both = f"on {counted(numbers.problems, 'problem')} solved at both"
+    values = f"{_number(numbers.start.value)} → {_number(numbers.now.value)} {both}"
     if numbers.rise.lo is None or numbers.rise.hi is None:
         return f"{what} {values} (not resolved: {numbers.rise.note})"
     if numbers.falls:

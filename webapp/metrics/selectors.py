@@ -7,25 +7,16 @@ from typing import Any, NamedTuple
 from django.db import connection
 from django.db.models import QuerySet
 
+from webapp.metrics.axes import AXES, COLUMNS, WALL, origin, places, seconds
 from webapp.metrics.models import AxisRow, NonFinite, Series
 from webapp.metrics.reduce import Reading, reduce
 from webapp.runs.models import Run
 from webapp.runs.selectors import cuts
 
-# Name of an axis -> its title and unit. Each is a column of `AxisRow`, or the iteration itself.
-AXES: dict[str, tuple[str, str]] = {
-    "iteration": ("Iteration", ""),
-    "optimizer_step": ("Optimiser steps", "steps"),
-    "sampled_tokens": ("Sampled tokens", "tokens"),
-    "trained_tokens": ("Trained tokens", "tokens"),
-    "prompts": ("Prompts", "prompts"),
-    "rollouts": ("Rollouts", "rollouts"),
-    "device_seconds": ("Device time", "s"),
-}
 NONFINITE_NAME = {kind.value: kind.label for kind in NonFinite if kind}
 DEFAULT_POINTS = 1000
 DELTA_LIMIT = 20_000
-AXIS_JSON = (*AXES, "policy_version", "discarded_tokens", "evaluation_tokens")
+AXIS_JSON = ("iteration", *COLUMNS)
 
 
 class Stored(NamedTuple):
@@ -130,22 +121,27 @@ def load_series(
         raise KeyError(f"axis {axis!r} is unknown; expected one of {', '.join(AXES)}")
     ids = dict(Series.objects.filter(run=run, key__in=keys).values_list("key", "pk"))
     visible = cuts(run.pk)
-    positions = {} if axis == "iteration" else _positions(run.pk, axis, visible)
+    positions = None if axis == "iteration" else places(run.pk, axis)
     out = []
     for key in keys:
         if key not in ids:
             continue
         points = _points(ids[key], visible, begin, end)
+        if positions is not None:
+            # A point without its axes has no place here; on the iterations it is there.
+            points = [point for point in points if point[0] in positions]
         if points:
             out.append(_data(key, points, reduce(points, max_points), positions))
     return out
 
 
-def _data(key: str, points: Sequence[Reading], kept: Sequence[Reading], positions: Mapping[int, float]) -> SeriesData:
+def _data(
+    key: str, points: Sequence[Reading], kept: Sequence[Reading], positions: Mapping[int, float] | None
+) -> SeriesData:
     iterations = [iteration for iteration, _, _ in kept]
     return SeriesData(
         key=key,
-        x=[positions.get(i, i) for i in iterations] if positions else list(iterations),
+        x=list(iterations) if positions is None else [positions[i] for i in iterations],
         y=[value for _, value, _ in kept],
         iteration=iterations,
         nonfinite=_flags(kept),
@@ -174,18 +170,8 @@ def _flags(points: Sequence[Reading]) -> list[tuple[int, str]]:
     return [(index, NONFINITE_NAME[kind]) for index, (_, _, kind) in enumerate(points) if kind]
 
 
-def _positions(run_id: str, axis: str, visible: Mapping[int, int | None]) -> dict[int, float]:
-    """Iteration -> where it lies on the axis."""
-    condition, params = visible_sql(visible)
-    # `axis` is one of the keys of AXES, so it is a column's name.
-    sql = f"SELECT iteration, {axis} FROM metrics_axisrow WHERE run_id = %s AND {condition} ORDER BY iteration, attempt"
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [run_id, *params])
-        return dict(cursor.fetchall())
-
-
 def axes_at(run: Run) -> dict[int, dict[str, Any]]:
-    """All axes of every iteration that still counts: {iteration: {axis: value}}."""
+    """All stored axes of every iteration that still counts: {iteration: {axis: value}}."""
     visible = cuts(run.pk)
     out: dict[int, dict[str, Any]] = {}
     for row in AxisRow.objects.filter(run=run).order_by("iteration", "attempt").values("attempt", *AXIS_JSON, "phase"):
@@ -196,8 +182,9 @@ def axes_at(run: Run) -> dict[int, dict[str, Any]]:
     return out
 
 
-def delta(run_id: str, since: int) -> dict[str, Any] | None:
-    """Points and axes that became visible after the live number `since`; None when that is too much to send.
+def delta(run_id: str, since: int, newest: int) -> dict[str, Any] | None:
+    """Points that became visible after the live number `since`, up to `newest`, and their axes; None when that is too
+    much to send.
 
         {"axes": [{"iteration": 3, "optimizer_step": 3, ..., "phase": "rl"}],
          "series": [{"key": "reward", "iteration": [3], "y": [0.5], "nonfinite": [[0, "nan"]]}]}
@@ -205,10 +192,11 @@ def delta(run_id: str, since: int) -> dict[str, Any] | None:
     An empty dictionary when there is nothing new.
     """
     visible = cuts(run_id)
+    # Also rows that a batch after `newest` has touched again: points of before may stand there.
     changed = AxisRow.objects.filter(run_id=run_id, live_seq__gt=since).order_by("iteration", "attempt")
     rows = [
         row
-        for row in changed.values("attempt", *AXIS_JSON, "phase")[: DELTA_LIMIT + 1]
+        for row in changed.values("attempt", *AXIS_JSON, "phase", "time")[: DELTA_LIMIT + 1]
         if (until := visible.get(row["attempt"])) is None or row["iteration"] <= until
     ]
     if not rows:
@@ -220,13 +208,13 @@ def delta(run_id: str, since: int) -> dict[str, Any] | None:
     condition, params = visible_sql(visible)
     sql = (
         "SELECT iteration, value, nonfinite FROM metrics_point "
-        f"WHERE series_id = %s AND iteration BETWEEN %s AND %s AND live_seq > %s AND {condition} "
-        "ORDER BY iteration, attempt"
+        "WHERE series_id = %s AND iteration BETWEEN %s AND %s AND live_seq > %s AND live_seq <= %s "
+        f"AND {condition} ORDER BY iteration, attempt"
     )
     found = []
     with connection.cursor() as cursor:
         for pk, key in series:
-            cursor.execute(sql, [pk, low, high, since, *params])
+            cursor.execute(sql, [pk, low, high, since, newest, *params])
             points = cursor.fetchall()
             if points:
                 found.append(
@@ -237,6 +225,8 @@ def delta(run_id: str, since: int) -> dict[str, Any] | None:
                         "nonfinite": [list(flag) for flag in _flags(points)],
                     }
                 )
+    passed = seconds({row["iteration"]: row["time"] for row in rows}, origin(run_id))
     for row in rows:
-        del row["attempt"]
+        del row["attempt"], row["time"]
+        row[WALL] = passed[row["iteration"]]
     return {"axes": rows, "series": found}

@@ -1,8 +1,9 @@
-"""Reads about projects, always for one person."""
+"""Reads about projects, for one person, or for whoever administrates the server."""
 
 from dataclasses import dataclass
 
 from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import ValidationError
 from django.db.models import F, QuerySet
 from django.http import Http404
 
@@ -45,6 +46,16 @@ def visible_projects(user: User | AnonymousUser) -> QuerySet[Project]:
         .select_related("team")
         .order_by("team__name", "name")
     )
+
+
+def project_at(address: str) -> Project:
+    """The project of TEAM/PROJECT, for commands on the server. Raises ValidationError that names those there are."""
+    team, _, slug = address.partition("/")
+    found = Project.objects.filter(team__slug=team, slug=slug).select_related("team").first()
+    if found is None:
+        known = ", ".join("/".join(p.url_args) for p in Project.objects.select_related("team")) or "none yet"
+        raise ValidationError(f"no project {address!r}; known: {known}", code="unknown_project")
+    return found
 
 
 def access_to(

@@ -6,6 +6,7 @@ from typing import Any
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest
 
 from webapp.accounts.models import User
@@ -23,7 +24,8 @@ class ProjectRequest(HttpRequest):
 
 
 def project_view(capability: Capability = Capability.VIEW) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Turns the URL's `team` and `project` into `request.project` and `request.access`, or answers 404 or 403.
+    """Turns the URL's `team` and `project` into `request.project` and `request.access`, or answers 404 or 403; 400 for a
+    query with a NUL.
 
     The view is called without those two arguments. Works for async views. What the view then looks up must start from
     `request.project`, so that another project's objects are 404:
@@ -32,6 +34,8 @@ def project_view(capability: Capability = Capability.VIEW) -> Callable[[Callable
 
     def decorate(view: Callable[..., Any]) -> Callable[..., Any]:
         def enter(request: Any, team: str, project: str) -> None:
+            if "%00" in request.META["QUERY_STRING"]:
+                raise BadRequest("The query holds a NUL, which no database takes.")
             request.access = access_to(request.user, team=team, project=project, capability=capability)
             request.project = request.access.project
 

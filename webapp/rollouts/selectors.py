@@ -7,12 +7,12 @@ from django.db.models import Avg, Count, QuerySet, Sum
 from django.shortcuts import get_object_or_404
 
 from webapp.rollouts.models import RolloutGroup
+from webapp.runs.copies import local_copy
 from webapp.runs.models import Run
-from webapp.runs.storage import path_of
 
 
 class PartMissing(Exception):
-    """The file of a part is not on this host, or cannot be read."""
+    """The file of a part is not in the storage (yet), or cannot be read."""
 
 
 def groups_of(run: Run) -> QuerySet[RolloutGroup]:
@@ -62,7 +62,7 @@ def rows_of(group: RolloutGroup) -> list[dict[str, Any]]:
     from pyarrow import ArrowException
 
     try:
-        with pq.ParquetFile(path_of(group.part.uri)) as file:
+        with pq.ParquetFile(local_copy(group.part.uri)) as file:
             chosen, before = _row_groups(file.metadata, group.first_row, group.first_row + group.n)
             table = file.read_row_groups(chosen)
     except (OSError, ArrowException) as error:

@@ -44,6 +44,7 @@ class Filters:
     state: str = ""
     kind: str = ""
     method: str = ""
+    tag: str = ""
     sort: str = "-created"
 
     @classmethod
@@ -51,10 +52,10 @@ class Filters:
         """From a request's GET."""
         state, kind, sort = query.get("state", ""), query.get("kind", ""), query.get("sort", "")
         return cls(
-            search=query.get("q", "").replace("\0", "").strip(),
+            search=query.get("q", "").strip(),
             state=state if state in STATE_GROUPS or state in RunState.values else "",
             kind=kind if kind in RunKind.values else "",
-            method=query.get("method", "").replace("\0", ""),
+            method=query.get("method", ""),
             sort=sort if sort.removeprefix("-") in SORTS else "-created",
         )
 
@@ -79,7 +80,7 @@ class RunRow:
 
 def runs_for(project: Project, filters: Filters) -> QuerySet[Run]:
     """The filtered runs in the asked order; those without a value of the sorted column come last."""
-    rows = project_runs(project, state=filters.state, kind=filters.kind, search=filters.search)
+    rows = project_runs(project, state=filters.state, kind=filters.kind, search=filters.search, tag=filters.tag)
     if filters.method:
         plain = Q(methods=[]) & Q(kind=RunKind.RL, config__algorithm__preset=filters.method)
         rows = rows.filter(plain | Q(methods__icontains=f'"{filters.method}"'))

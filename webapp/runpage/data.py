@@ -10,10 +10,13 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from webapp.metrics.axes import Scale
 from webapp.metrics.selectors import DEFAULT_POINTS, load_series, series_of
 from webapp.projects.views_base import ProjectRequest, project_view
-from webapp.runpage.axes import axis_of, drawn_bands, drawn_marks
-from webapp.runpage.specs import Spec, figure_spec, named_chart, single_metric
+from webapp.runpage import axes
+from webapp.runpage.axes import axis_of
+from webapp.runpage.drawn import figure_spec
+from webapp.runpage.specs import Spec, named_chart, single_metric
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_in
 
@@ -45,14 +48,22 @@ def metric(request: ProjectRequest, run: str) -> JsonResponse:
 @require_safe
 @project_view()
 def figure(request: ProjectRequest, run: str) -> JsonResponse:
-    """A histogram, heat map, scatter, table or text: `?kind=`, `?key=`, `?iteration=`."""
+    """A histogram, heat map, scatter, table or text: `?kind=`, `?key=`, `?at=` an iteration (the newest up to it). With
+    `?over=1` a histogram is drawn over the axis `?x=`.
+    """
     found = run_in(request.project, run)
-    at = request.GET.get("iteration", "")
-    iteration = int(at[:9]) if at.isascii() and at.isdigit() else None
-    spec = figure_spec(found, request.GET.get("kind", ""), request.GET.get("key", ""), iteration)
+    query = request.GET
+    kind, key = query.get("kind", ""), query.get("key", "")
+    over = _axis(request) if query.get("over") == "1" else None
+    spec = figure_spec(found, kind, key, at=iteration_of(query.get("at", "")), over=over)
     if spec is None:
         raise Http404
-    return JsonResponse(spec)
+    return JsonResponse(spec, json_dumps_params={"allow_nan": False, "separators": (",", ":")})
+
+
+def iteration_of(text: str) -> int | None:
+    """An iteration of a query string, None for anything else."""
+    return int(text[:9]) if text.isascii() and text.isdigit() else None
 
 
 @require_safe
@@ -60,8 +71,7 @@ def figure(request: ProjectRequest, run: str) -> JsonResponse:
 def behind(request: ProjectRequest, run: str) -> JsonResponse:
     """Phases and marks on the axis `?x=`, which all charts over iterations share."""
     found = run_in(request.project, run)
-    axis = _axis(request)
-    return JsonResponse({"bands": drawn_bands(found, axis), "marks": drawn_marks(found, axis)})
+    return JsonResponse(axes.behind(found, Scale(found.pk, _axis(request))))
 
 
 @require_safe
@@ -75,9 +85,13 @@ def metrics_csv(request: ProjectRequest, run: str) -> HttpResponse:
     if unknown := [key for key in keys if key not in known]:
         text = f"The run has no metric {unknown[0]!r}. Without ?key= the file has all {len(known)} metrics.\n"
         return HttpResponse(text, status=404, content_type="text/plain; charset=utf-8")
-    text = "".join(_lines(found, keys, axis))
-    response = HttpResponse(text, content_type="text/csv; charset=utf-8")
-    response.headers["Content-Disposition"] = f'attachment; filename="{found.pk}.csv"'
+    return csv_of(found, keys, axis)
+
+
+def csv_of(run: Run, keys: list[str], axis: str) -> HttpResponse:
+    """A file with a line for each iteration and a column for each of the metrics."""
+    response = HttpResponse("".join(_lines(run, keys, axis)), content_type="text/csv; charset=utf-8")
+    response.headers["Content-Disposition"] = f'attachment; filename="{run.pk}.csv"'
     return response
 
 

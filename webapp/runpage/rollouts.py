@@ -12,7 +12,7 @@ from webapp.runs.models import Run
 
 MOST_CARDS = 64
 LONGEST = 8
-ENDS = {"eos": "ended by itself", "length": "hit the token limit"}
+ENDS = {"eos": "ended by itself", "stop": "ended by a stop string", "length": "hit the token limit"}
 
 Rows = list[dict[str, Any]]
 

@@ -1,19 +1,18 @@
 """What the page's charts draw, as the specs that `static/js/charts.js` describes."""
 
-import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
+from webapp.core.counts import counted
 from webapp.evals import curves
 from webapp.evals.models import Evaluation
 from webapp.evals.selectors import effective_over_iterations as effective_progress
 from webapp.evals.selectors import estimate_json, latest, passk_over_iterations, start_of
 from webapp.methods.selectors import Chart, chart_by_slug, describe
+from webapp.metrics.axes import Scale
 from webapp.metrics.selectors import load_series
-from webapp.runpage.axes import drawn_bands, drawn_marks, positions, x_json
-from webapp.runs.models import EventRow, Run
-from webapp.runs.selectors import events_of
+from webapp.runpage.axes import behind, x_json
+from webapp.runs.models import Run
 
 HATCHED = "few problems"
 SUFFIX_START = "_start"
@@ -23,6 +22,7 @@ Spec = dict[str, Any]
 def metric_chart(run: Run, chart: Chart, *, axis: str, max_points: int) -> Spec:
     """A chart over iterations from the run's series, phases and marks behind it."""
     found = load_series(run, chart.series, axis=axis, max_points=max_points)
+    scale = Scale(run.pk, axis)
     series = []
     for data in found:
         metric = describe(data.key)
@@ -35,7 +35,7 @@ def metric_chart(run: Run, chart: Chart, *, axis: str, max_points: int) -> Spec:
         "x": x_json(axis),
         "y": {"unit": chart.unit, "rate": chart.rate},
         "series": series,
-        **_behind(run, axis),
+        **behind(run, scale),
     }
 
 
@@ -44,10 +44,6 @@ def single_metric(run: Run, key: str, *, axis: str, max_points: int) -> Spec:
     metric = describe(key)
     chart = Chart(key, metric.title, (key,), metric.help, metric.unit, metric.rate)
     return metric_chart(run, chart, axis=axis, max_points=max_points)
-
-
-def _behind(run: Run, axis: str) -> Spec:
-    return {"bands": drawn_bands(run, axis), "marks": drawn_marks(run, axis)}
 
 
 # Evaluations
@@ -74,7 +70,8 @@ def passk_progress(run: Run, *, axis: str, max_points: int = 0) -> Spec:
     found = passk_over_iterations(run)
     if found is None:
         return _waiting("pass@k", "No evaluation yet.", axis)
-    at = positions(run, axis, found.iterations)
+    scale = Scale(run.pk, axis)
+    at = scale.all(found.iterations)
     shown = [j for j, iteration in enumerate(found.iterations) if iteration in at]
     x = [at[found.iterations[j]] for j in shown]
     series = []
@@ -95,7 +92,7 @@ def passk_progress(run: Run, *, axis: str, max_points: int = 0) -> Spec:
         "x": x_json(axis),
         "y": {"rate": True},
         "series": series,
-        **_behind(run, axis),
+        **behind(run, scale),
     }
 
 
@@ -137,10 +134,11 @@ def effective_chart(run: Run, *, axis: str, max_points: int = 0) -> Spec:
     if not found:
         empty = "It needs problems with two correct samples at the start and at a later evaluation."
         return _waiting("Effective correct trajectories", empty, axis)
-    at = positions(run, axis, [iteration for iteration, _ in found])
+    scale = Scale(run.pk, axis)
+    at = scale.all(iteration for iteration, _ in found)
     shown = [(iteration, numbers) for iteration, numbers in found if iteration in at]
     x = [at[iteration] for iteration, _ in shown]
-    notes = [f"{numbers.problems} problems with c ≥ 2 at both" for _, numbers in shown]
+    notes = [f"{counted(numbers.problems, 'problem')} with c ≥ 2 at both" for _, numbers in shown]
     common = {"x": x, "iteration": [iteration for iteration, _ in shown], "markers": True}
     now = {"key": "now", "name": "now", "slot": 0, **common, **_bounds([n.now for _, n in shown]), "notes": notes}
     start = {"key": "start", "name": "start, same problems", "slot": "base", **common}
@@ -149,11 +147,11 @@ def effective_chart(run: Run, *, axis: str, max_points: int = 0) -> Spec:
     return {
         "kind": "lines",
         "title": "Effective correct trajectories",
-        "note": f"{newest.problems} problems solved at both" if newest else "",
+        "note": f"{counted(newest.problems, 'problem')} solved at both" if newest else "",
         "x": x_json(axis),
         "y": {},
         "series": [start, now],
-        **_behind(run, axis),
+        **behind(run, scale),
     }
 
 
@@ -173,7 +171,7 @@ def _bounds(estimates: Sequence[Any]) -> Spec:
             flags.append([index, found["nonfinite"]])
         lo.append(found["lo"])
         hi.append(found["hi"])
-        problems = f"{found['problems']} problems" if found.get("problems") else ""
+        problems = counted(found["problems"], "problem") if found.get("problems") else ""
         note = f"no interval: {found['note']}" if found["note"] and found["lo"] is None else found["note"]
         notes.append(", ".join(part for part in (problems, note) if part))
     hatched = any(estimate is not None and estimate.note == HATCHED for estimate in estimates)
@@ -183,40 +181,8 @@ def _bounds(estimates: Sequence[Any]) -> Spec:
 def _problems(estimates: Sequence[Any]) -> str:
     counts = {e.problems for e in estimates if e is not None}
     notes = {e.note for e in estimates if e is not None and e.note == HATCHED}
-    text = f"{max(counts)} problems" if counts else ""
+    text = counted(max(counts), "problem") if counts else ""
     return f"{text}, few: intervals are rough" if notes else text
-
-
-# Histograms, heat maps, scatters, tables and texts that a trainer sent
-
-
-def figure_spec(run: Run, kind: str, key: str, iteration: int | None) -> Spec | None:
-    """The newest figure of that kind and key up to the iteration (of all, without one); None when there is none."""
-    rows = events_of(run, kind, key=key)
-    if iteration is not None:
-        rows = rows.filter(iteration__lte=iteration)
-    row = rows.order_by("-iteration", "-attempt", "-pk").first()
-    return _figure(row) if row is not None else None
-
-
-def _figure(row: EventRow) -> Spec:
-    p = row.payload
-    common = {"title": row.key, "note": f"iteration {row.iteration}"}
-    if row.kind == "histogram":
-        edges = p["edges"]
-        centres = [(a + b) / 2 for a, b in pairwise(edges)]
-        series = [{"key": row.key, "name": row.key, "slot": 0, "x": centres, "y": p["counts"]}]
-        return {"kind": "bars", **common, "x": {"title": "value"}, "y": {"title": "count"}, "series": series}
-    if row.kind == "heatmap":
-        values = [v for line in p["z"] for v in line if v is not None and math.isfinite(v)]
-        limits = {"zmin": min(values, default=0), "zmax": max(values, default=1)}
-        return {"kind": "heatmap", **common, "x": {"labels": p["x"]}, "y": {"labels": p["y"]}, "z": p["z"], **limits}
-    if row.kind == "scatter":
-        series = [{"key": row.key, "name": row.key, "slot": 0, "x": p["x"], "y": p["y"], "notes": p["labels"] or None}]
-        return {"kind": "scatter", **common, "x": {}, "y": {}, "series": series}
-    if row.kind == "table":
-        return {"kind": "table", **common, "columns": p["columns"], "rows": p["rows"]}
-    return {"kind": "text", **common, "text": p["text"]}
 
 
 def named_chart(run: Run, slug: str, *, axis: str, max_points: int) -> Spec | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from webapp.core.counts import counted
 from webapp.evals.changes import Changes, changes_between
 from webapp.evals.curves import shared
 from webapp.evals.models import Evaluation
@@ -85,7 +86,7 @@ def success_histogram(now: Evaluation, start: Evaluation) -> Spec:
         "kind": "bars",
         "mirror": True,
         "title": "Success by problem",
-        "note": f"{len(uids)} problems; above now, below the start",
+        "note": f"{counted(len(uids), 'problem')}; above now, below the start",
         "x": {"title": "Share of correct samples"},
         "y": {"title": "problems"},
         "series": [
@@ -108,7 +109,7 @@ def answer_mass(before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]])
     return {
         "kind": "bars",
         "title": "Answers",
-        "note": f"the {len(shown)} most frequent of {len(keys)} answers" if len(keys) > len(shown) else "",
+        "note": f"the {len(shown)} most frequent of {counted(len(keys), 'answer')}" if len(keys) > len(shown) else "",
         "x": {"title": "", "ticks": [[i, name] for i, name in zip(columns, names, strict=True)]},
         "y": {"title": "share of samples", "rate": True},
         "series": [

@@ -17,6 +17,7 @@ urlpatterns = [
         path("runs/<slug:run>/config.json", views.config_file, name="config-file"),
         path("runs/<slug:run>/stop", views.stop, name="stop"),
         path("runs/<slug:run>/resume", views.resume, name="resume"),
+        path("runs/<slug:run>/auto-resume", views.auto_resume, name="auto-resume"),
         path("runs/<slug:run>/parts/<slug:part>", views.part, name="part"),
         path("runs/<slug:run>/charts/<slug:chart>", data.chart, name="chart"),
         path("runs/<slug:run>/metric", data.metric, name="metric"),

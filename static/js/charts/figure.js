@@ -21,15 +21,16 @@ export function figureOf(spec, size) {
     const extent = xExtent(spec);
     data.push(...bandTraces(spec, extent), ...intervalTraces(spec, styles), ...lineTraces(spec, styles), ...edgeTraces(spec, styles));
   } else if (spec.kind === "bars") data.push(...barTraces(spec, styles));
-  else if (spec.kind === "scatter") data.push(...scatterTraces(spec, styles));
+  else if (spec.kind === "scatter") data.push(...scatterTraces(spec, styles), ...offTraces(spec));
   else if (spec.kind === "heatmap") data.push(...heatTraces(spec));
+  data.push(...markTraces(spec));
   const yRange = size.zoom?.y ?? rangeOfY(spec);
   const ends = labelled ? endLabels(spec, styles, yRange, size.height - SIDE.top - SIDE.bottom) : [];
   const right = ends.length ? SIDE.right + 6.3 * Math.min(24, Math.max(...ends.map((one) => one.text.length))) : SIDE.right;
   const layout = {
     width: size.width,
     height: size.height,
-    margin: { l: SIDE.left, r: right, t: SIDE.top + (legend ? SIDE.legend : 0), b: SIDE.bottom, pad: 0 },
+    margin: { l: leftOf(spec, size), r: right, t: SIDE.top + (legend ? SIDE.legend : 0), b: SIDE.bottom, pad: 0 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: FONT, color: color("--text-2") },
@@ -44,14 +45,14 @@ export function figureOf(spec, size) {
       bgcolor: "rgba(0,0,0,0)", itemclick: "toggle", itemdoubleclick: "toggleothers",
     },
     xaxis: xAxis(spec, size),
-    yaxis: yAxis(spec, yRange),
+    yaxis: yAxis(spec, yRange, size),
     // For what hangs at the edge of the plot whatever the values are: phases, and marks for NaN and infinities.
     yaxis2: { overlaying: "y", range: [0, 1], fixedrange: true, visible: false },
     annotations: ends.map((one) => ({
       xref: "paper", x: 1, xanchor: "left", yref: "paper", y: one.at, yanchor: "middle", xshift: 4,
       text: plain(one.text), showarrow: false, font: { size: FONT, color: one.color },
     })),
-    shapes: markShapes(spec),
+    shapes: [...(spec.kind === "heatmap" ? bandShapes(spec) : []), ...markShapes(spec)],
     barmode: spec.kind === "heatmap" ? "overlay" : "group",
     bargap: 0.06,
     uirevision: "kept",
@@ -197,12 +198,45 @@ function bandTraces(spec, [left, right]) {
   }];
 }
 
-function markShapes(spec) {
-  return (spec.marks ?? []).slice(-MOST_MARKS).map((mark) => ({
-    type: "line", xref: "x", yref: "paper", x0: mark.x, x1: mark.x, y0: 0, y1: 1, layer: "below",
-    line: { color: color(mark.kind === "alert" ? "--warn" : "--text-3"), width: 1, dash: mark.kind === "rewind" ? "dashdot" : "solid" },
-    label: { text: plain(mark.text), textposition: "end", textangle: -90, xanchor: "right", padding: 2, font: { size: 10, color: color("--text-3") } },
+// Bands over the cells of a heat map, which leave no ground to shade: a line along the lower edge.
+function bandShapes(spec) {
+  if (!spec.bands?.length || !spec.x.edges) return [];
+  const [left, right] = xExtent(spec);
+  return spec.bands.map((band) => ({
+    type: "rect", xref: "x", yref: "paper", x0: Math.max(band.begin, left), x1: Math.min(band.end ?? right, right), y0: 0, y1: 0.025,
+    layer: "above", line: { width: 0 }, fillcolor: color("--text-3"),
   }));
+}
+
+// Marks at one place are one line: what happened there stands on it once, and in full on hover.
+function marksByPlace(spec) {
+  const found = new Map();
+  for (const mark of (spec.marks ?? []).slice(-MOST_MARKS)) {
+    const at = found.get(mark.x) ?? { x: mark.x, kinds: new Set(), texts: new Set(), notes: [] };
+    at.kinds.add(mark.kind);
+    at.texts.add(mark.text);
+    at.notes.push(`${mark.text}, ${mark.note ?? ""}`);
+    found.set(mark.x, at);
+  }
+  return [...found.values()];
+}
+
+function markShapes(spec) {
+  return marksByPlace(spec).map((mark) => ({
+    type: "line", xref: "x", yref: "paper", x0: mark.x, x1: mark.x, y0: 0, y1: 1, layer: spec.kind === "heatmap" ? "above" : "below",
+    line: { color: color(mark.kinds.has("alert") ? "--warn" : "--text-3"), width: 1, dash: mark.kinds.has("rewind") ? "dashdot" : "solid" },
+    label: { text: plain([...mark.texts].join(", ")), textposition: "end", textangle: -90, xanchor: "right", padding: 2, font: { size: 10, color: color("--text-3") } },
+  }));
+}
+
+function markTraces(spec) {
+  const marks = marksByPlace(spec);
+  if (!marks.length) return [];
+  return [{
+    type: "scatter", mode: "markers", yaxis: "y2", x: marks.map((mark) => mark.x), y: marks.map(() => 1), showlegend: false,
+    marker: { symbol: "triangle-down", size: 7, color: marks.map((mark) => color(mark.kinds.has("alert") ? "--warn" : "--text-3")) },
+    customdata: marks.map((mark) => plain(mark.notes.slice(0, 4).join("; "))), hovertemplate: "%{customdata}<extra></extra>", cliponaxis: false,
+  }];
 }
 
 // --- bars, points, cells ---
@@ -213,6 +247,7 @@ function barTraces(spec, styles) {
     name: plain(one.name),
     x: one.x,
     y: one.y,
+    ...(one.widths ? { width: one.widths } : {}),
     marker: { color: one.colors?.map((name) => color(name)) ?? faded(styles[i].color, 0.8), line: { width: 0 } },
     customdata: one.y.map((value, k) => plain(`${counted(Math.abs(value))}${one.notes?.[k] ? ` · ${one.notes[k]}` : ""}`)),
     hovertemplate: "%{customdata}",
@@ -234,25 +269,58 @@ function scatterTraces(spec, styles) {
   }));
 }
 
-// A heat map of bars: one bar a cell, because images in SVG break the pages' content security policy.
+// Points with a coordinate that is no number, at the edge where it would lie: NaN and +∞ at the upper or right one.
+function offTraces(spec) {
+  if (!spec.off?.length) return [];
+  const xs = spec.series.flatMap((one) => one.x);
+  const [low, high] = xs.length ? [Math.min(...xs), Math.max(...xs)] : [0, 1];
+  const minus = (text, axis) => text.includes(`${axis} −∞`);
+  return [{
+    type: "scatter", mode: "markers", yaxis: "y2", showlegend: false, cliponaxis: false,
+    x: spec.off.map(([x, , what]) => x ?? (minus(what, "x") ? low : high)),
+    y: spec.off.map(([, , what]) => (what.includes("y ") ? (minus(what, "y") ? 0.02 : 0.98) : 0.5)),
+    marker: { symbol: "x", size: 9, color: color("--warn") },
+    customdata: spec.off.map(([x, y, what, label]) => plain([label, what, x === null ? "" : `x ${figure(x)}`, y === null ? "" : `y ${figure(y)}`].filter(Boolean).join(" · "))),
+    hovertemplate: "%{customdata}<extra></extra>",
+  }];
+}
+
+// A heat map of bars: one bar a cell, because images in SVG break the pages' content security policy. Cells lie between
+// `edges` where an axis has them, else each around its number.
 function heatTraces(spec) {
+  const columns = spec.x.edges ?? spec.x.labels.map((_, i) => i - 0.5).concat(spec.x.labels.length - 0.5);
+  const rows = spec.y.edges ?? spec.y.labels.map((_, i) => i - 0.5).concat(spec.y.labels.length - 0.5);
   const x = [];
   const base = [];
+  const width = [];
+  const height = [];
   const values = [];
   const texts = [];
+  const name = (r, c) => [spec.y.labels[r], spec.x.labels[c]].filter(Boolean).join(", ");
   spec.z.forEach((row, r) => row.forEach((value, c) => {
     if (value === null) return;
-    x.push(c);
-    base.push(r - 0.5);
+    x.push((columns[c] + columns[c + 1]) / 2);
+    width.push(columns[c + 1] - columns[c]);
+    base.push(rows[r]);
+    height.push(rows[r + 1] - rows[r]);
     values.push(value);
-    texts.push(plain(`${spec.y.labels[r]}, ${spec.x.labels[c]}: ${figure(value)}`));
+    texts.push(plain(`${name(r, c)}: ${figure(value)}`));
   }));
-  return [{
-    type: "bar", x, base, y: values.map(() => 1), width: 1, customdata: texts, hovertemplate: "%{customdata}<extra></extra>",
+  const cells = {
+    type: "bar", x, base, y: height, width, customdata: texts, hovertemplate: "%{customdata}<extra></extra>", showlegend: false,
     marker: {
-      color: values, colorscale: [[0, color("--surface-2")], [1, color("--series-4")]], cmin: spec.zmin, cmax: spec.zmax, line: { width: 0 },
-      showscale: true, colorbar: { thickness: 8, outlinewidth: 0, tickfont: { size: 10 } },
+      color: values, colorscale: [[0, color("--surface-2")], [1, color("--series-4")]], cmin: spec.zmin, cmax: spec.zmax > spec.zmin ? spec.zmax : spec.zmin + 1,
+      line: { width: 0 }, showscale: false, // its bar would need inline styles; the note says what the colours mean
     },
+  };
+  const odd = spec.nonfinite ?? [];
+  if (!odd.length) return [cells];
+  return [cells, {
+    type: "scatter", mode: "markers", showlegend: false,
+    x: odd.map(([, c]) => (columns[c] + columns[c + 1]) / 2),
+    y: odd.map(([r]) => (rows[r] + rows[r + 1]) / 2),
+    marker: { symbol: odd.map(([, , kind]) => SYMBOL[kind] ?? "x"), size: 7, color: color("--warn") },
+    customdata: odd.map(([r, c, kind]) => plain(`${name(r, c)}: ${nonfiniteText(kind)}`)), hovertemplate: "%{customdata}<extra></extra>",
   }];
 }
 
@@ -263,6 +331,7 @@ function isNumber(value) {
 }
 
 function xExtent(spec) {
+  if (spec.x?.edges) return [spec.x.edges[0], spec.x.edges[spec.x.edges.length - 1]];
   let low = Infinity;
   let high = -Infinity;
   for (const one of spec.series) {
@@ -293,8 +362,13 @@ function xAxis(spec, size) {
     showspikes: true, spikemode: "across", spikethickness: 1, spikedash: "solid", spikecolor: color("--line-strong"), spikesnap: "data",
     unifiedhovertitle: { text: plain(spec.x?.title ? `${spec.x.title} %{x}` : "%{x}") },
   };
+  if (spec.kind === "heatmap" && spec.x.edges) {
+    const [first, last] = xExtent(spec);
+    return { ...axis, showspikes: false, showgrid: false, range: size.zoom?.x ?? [Math.min(first, spec.x.from ?? first), last], autorange: false };
+  }
   if (spec.kind === "heatmap") {
-    return { ...axis, showspikes: false, tickvals: spec.x.labels.map((_, i) => i), ticktext: spec.x.labels.map(plain), showgrid: false };
+    const shown = fewer(spec.x.labels, size.width / 64);
+    return { ...axis, showspikes: false, tickvals: shown, ticktext: shown.map((i) => plain(shortened(spec.x.labels[i], 10))), showgrid: false, range: size.zoom?.x ?? [-0.5, spec.x.labels.length - 0.5], autorange: false };
   }
   if (spec.x?.ticks) Object.assign(axis, { tickvals: spec.x.ticks.map(([at]) => at), ticktext: spec.x.ticks.map(([, text]) => plain(text)) });
   if (spec.kind === "passk" || spec.x?.log2) {
@@ -317,7 +391,7 @@ function xAxis(spec, size) {
   return axis;
 }
 
-function yAxis(spec, range) {
+function yAxis(spec, range, size) {
   const axis = {
     gridcolor: color("--chart-grid"),
     zeroline: false,
@@ -327,8 +401,14 @@ function yAxis(spec, range) {
     tickfont: { size: FONT },
     title: spec.y?.title ? { text: plain(spec.y.title), font: { size: FONT, color: color("--text-3") }, standoff: 4 } : undefined,
   };
+  if (spec.kind === "heatmap" && spec.y.edges) {
+    return { ...axis, showgrid: false, range: size.zoom?.y ?? [spec.y.edges[0], spec.y.edges[spec.y.edges.length - 1]], autorange: false };
+  }
   if (spec.kind === "heatmap") {
-    return { ...axis, tickvals: spec.y.labels.map((_, i) => i), ticktext: spec.y.labels.map(plain), range: [-0.5, spec.y.labels.length - 0.5], showgrid: false };
+    const shown = fewer(spec.y.labels, size.height / 18);
+    const last = spec.y.labels.length - 0.5;
+    const full = spec.y.reversed ? [last, -0.5] : [-0.5, last];
+    return { ...axis, tickvals: shown, ticktext: shown.map((i) => plain(shortened(spec.y.labels[i], Math.floor(leftOf(spec, size) / 6.4)))), range: size.zoom?.y ?? full, autorange: false, showgrid: false };
   }
   if (spec.mirror) {
     const most = Math.max(...range.map(Math.abs));
@@ -392,6 +472,19 @@ function endLabels(spec, styles, [low, high], height) {
   return found;
 }
 
-function shortened(text) {
-  return text.length > 28 ? `${text.slice(0, 27)}…` : text;
+function shortened(text, most = 28) {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
+// Indices of at most so many labels, evenly chosen.
+function fewer(labels, most) {
+  const step = Math.max(1, Math.ceil(labels.length / Math.max(1, most)));
+  return labels.map((_, i) => i).filter((i) => i % step === 0);
+}
+
+// Room for the names of a heat map's rows, up to a third of the plot.
+function leftOf(spec, size) {
+  if (spec.kind !== "heatmap" || spec.y.edges) return SIDE.left;
+  const longest = Math.max(0, ...spec.y.labels.map((text) => text.length));
+  return Math.round(Math.max(SIDE.left, Math.min(size.width / 3, longest * 6.4 + 12)));
 }

@@ -2,6 +2,8 @@
 
 import { figure } from "./format.js";
 
+const SHOWN = 200;
+
 export function drawTable(box, spec) {
   if (spec.kind === "text") {
     const text = document.createElement("pre");
@@ -12,7 +14,13 @@ export function drawTable(box, spec) {
   }
   const scroll = document.createElement("div");
   scroll.className = "table-scroll";
-  scroll.append(tableOf(spec.columns, spec.rows));
+  scroll.append(tableOf(spec.columns, spec.rows.slice(0, SHOWN)));
+  if (spec.rows.length > SHOWN) {
+    const more = document.createElement("p");
+    more.className = "quiet";
+    more.textContent = `The first ${SHOWN} of ${spec.rows.length} rows; the CSV behind “Data” has all of them.`;
+    scroll.append(more);
+  }
   box.replaceChildren(scroll);
 }
 
@@ -36,7 +44,7 @@ export function tableOf(columns, rows) {
         cell.textContent = Number.isInteger(value) ? String(value) : figure(value);
         cell.title = String(value);
       } else {
-        cell.textContent = value === null || value === undefined ? "—" : String(value);
+        cell.textContent = value === null || value === undefined ? "—" : typeof value === "object" ? JSON.stringify(value) : String(value);
       }
     }
   }

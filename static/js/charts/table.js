@@ -31,12 +31,12 @@ export function openTable(title, spec) {
   const about = document.createElement("p");
   about.className = "quiet";
   about.textContent = [
-    rows.length > SHOWN ? `The last ${SHOWN} of ${rows.length} rows.` : "",
+    rows.length > SHOWN ? `The ${spec.kind === "table" ? "first" : "last"} ${SHOWN} of ${rows.length} rows.` : "",
     spec.series?.some((one) => one.reduced) ? "The chart shows fewer points than were logged; the CSV has all of them." : "",
   ].filter(Boolean).join(" ");
   const scroll = document.createElement("div");
   scroll.className = "table-scroll";
-  scroll.append(tableOf(columns, rows.slice(-SHOWN)));
+  scroll.append(tableOf(columns, spec.kind === "table" ? rows.slice(0, SHOWN) : rows.slice(-SHOWN)));
   dialog.append(head, about, scroll);
   dialog.addEventListener("close", () => {
     if (local) URL.revokeObjectURL(local);
@@ -51,12 +51,14 @@ export function tabled(spec) {
   if (spec.kind === "table") return { columns: spec.columns, rows: spec.rows };
   if (spec.kind === "text") return { columns: ["text"], rows: [[spec.text]] };
   if (spec.kind === "heatmap") {
-    return { columns: ["", ...spec.x.labels], rows: spec.z.map((row, i) => [spec.y.labels[i], ...row]) };
+    const flags = new Map((spec.nonfinite ?? []).map(([r, c, kind]) => [`${r} ${c}`, nonfiniteText(kind)]));
+    return { columns: ["", ...spec.x.labels], rows: spec.z.map((row, r) => [spec.y.labels[r], ...row.map((value, c) => flags.get(`${r} ${c}`) ?? value)]) };
   }
   const columns = [spec.x?.title || "x"];
   const rows = new Map();
   if (spec.kind === "scatter") {
     const out = spec.series.flatMap((one) => one.x.map((x, i) => [x, one.y[i], one.name, one.notes?.[i] ?? ""]));
+    for (const [x, y, what, label] of spec.off ?? []) out.push([x, y, what, label]);
     return { columns: [spec.x?.title || "x", spec.y?.title || "y", "series", "note"], rows: out };
   }
   let offset = 1;
@@ -78,7 +80,7 @@ export function tabled(spec) {
 
 function csv(columns, rows) {
   const cell = (value) => {
-    const text = value === null || value === undefined ? "" : String(value);
+    const text = value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
     // A spreadsheet would run what begins like a formula.
     const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;

@@ -17,6 +17,7 @@ from django.urls import reverse
 from tests.conftest import Cast
 from tests.webapp.making import claimed, evaluation_event, make_run, scalars, send
 from trainer.contract import events as ev
+from webapp.live import selectors
 from webapp.live.selectors import delta
 from webapp.projects.models import Project
 from webapp.runs.models import Run
@@ -85,10 +86,42 @@ def test_a_rewind_tells_the_page_from_where_to_forget(project: Project) -> None:
     assert news["run"]["attempt"] == 2
 
 
-def test_too_much_news_says_reload(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    from webapp.metrics import selectors
+def test_what_is_stored_while_a_delta_is_read_comes_with_the_next_one_alone(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(project)
+    held = claimed(run)
+    send(held, [ev.Log(message="before"), scalars(1, a=1.0)])
 
-    monkeypatch.setattr(selectors, "DELTA_LIMIT", 2)
+    def meanwhile(found: Run) -> dict[str, Any]:
+        monkeypatch.undo()
+        axes = ev.Axes(iteration=2)
+        send(held, [
+            ev.Log(message="meanwhile"), scalars(1, b=9.0), scalars(2, a=2.0),
+            evaluation_event(2, [(4, 1)]), ev.Phase(axes=axes, name="rl", title="RL"),
+            ev.Rollouts(axes=axes, uri="attempts/1/p.parquet", rows=0, groups=[]),
+            ev.Histogram(axes=axes, key="lengths", edges=[0, 1], counts=[2]),
+            ev.Checkpoint(axes=axes, uri="attempts/1/c", weights_hash="h", size_bytes=1),
+        ])  # fmt: skip
+        return selectors.run_json(found)
+
+    monkeypatch.setattr(selectors, "run_json", meanwhile)
+    first = found(run, 0)
+    second = found(run, first["cursor"])
+    assert [line["message"] for line in first["logs"]] == ["before"]
+    assert [line["message"] for line in second["logs"]] == ["meanwhile"]
+    points = [{one["key"]: one["iteration"] for one in news["series"]} for news in (first, second)]
+    assert points == [{"a": [1]}, {"a": [2], "b": [1]}]
+    later = {"evaluations", "phases", "rollouts", "drawn", "checkpoints"}
+    assert not later & first.keys()
+    assert later <= second.keys()
+    assert set(found(run, second["cursor"])) == {"cursor", "run"}
+
+
+def test_too_much_news_says_reload(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    from webapp.metrics import selectors as metrics
+
+    monkeypatch.setattr(metrics, "DELTA_LIMIT", 2)
     run = make_run(project)
     send(claimed(run), [scalars(i, a=float(i)) for i in range(1, 6)])
     news = found(run, 0)

@@ -57,10 +57,10 @@ def test_sending_again_overrides_under_a_new_live_number(project: Project) -> No
     second = send(held, [scalars(1, a=0.6)]).live_seq
     assert Point.objects.count() == 1
     assert second > first
-    found = delta(run.pk, first)
+    found = delta(run.pk, first, second)
     assert found is not None
     assert found["series"] == [{"key": "a", "iteration": [1], "y": [0.6], "nonfinite": []}]
-    assert delta(run.pk, second) == {}
+    assert delta(run.pk, second, second) == {}
 
 
 def test_the_overview_reads_the_newest_values_only(project: Project, django_assert_num_queries: object) -> None:
@@ -130,7 +130,7 @@ def test_too_much_news_is_not_sent(project: Project, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(selectors, "DELTA_LIMIT", 5)
     run = make_run(project)
     send(claimed(run), [scalars(i, a=1.0, b=2.0) for i in range(1, 4)])
-    assert delta(run.pk, 0) is None
+    assert delta(run.pk, 0, Run.objects.get(pk=run.pk).live_seq) is None
 
 
 def test_deleting_a_run_takes_its_points_along(project: Project) -> None:

@@ -13,6 +13,7 @@ from django.urls import reverse
 from tests.webapp.making import claimed, evaluation, make_run, scalars, send
 from trainer.contract import events as ev
 from webapp.methods.selectors import chart_by_slug
+from webapp.metrics.axes import Scale
 from webapp.projects.models import Project
 from webapp.runpage.axes import drawn_bands, drawn_marks
 from webapp.runpage.layout import sections_of
@@ -92,22 +93,24 @@ def test_rl_phases_are_unshaded_and_others_shaded(run: Run) -> None:
     held = claimed(run)
     send(held, [phase(1, "rl"), *(scalars(i, loss=1.0) for i in (1, 2)), phase(3, "irl"), scalars(3, loss=1.0)])
     send(held, [phase(4, "rl"), scalars(4, loss=1.0), phase(5, "irl"), scalars(5, loss=1.0)])
-    assert drawn_bands(run, "iteration") == [
+    assert drawn_bands(run, Scale(run.pk, "iteration")) == [
         {"begin": 2.5, "end": 3.5, "title": "Inverse RL"},
         {"begin": 4.5, "end": None, "title": "Inverse RL"},
     ]
     # On another axis an iteration's work lies between the place before it and its own.
-    assert drawn_bands(run, "sampled_tokens")[0] == {"begin": 200.0, "end": 300.0, "title": "Inverse RL"}
+    assert drawn_bands(run, Scale(run.pk, "sampled_tokens"))[0] == {"begin": 200.0, "end": 300.0, "title": "Inverse RL"}
 
 
 def test_a_run_with_one_phase_has_no_bands(run: Run) -> None:
     send(claimed(run), [phase(1, "irl"), scalars(1, loss=1.0)])
-    assert drawn_bands(run, "iteration") == []
+    assert drawn_bands(run, Scale(run.pk, "iteration")) == []
 
 
 def test_marks_are_lines_with_words(run: Run) -> None:
     send(claimed(run), [scalars(1, loss=1.0), ev.Mark(mark="alert", iteration=1, message="loss")])
-    assert drawn_marks(run, "iteration") == [{"x": 1.0, "kind": "alert", "text": "alert"}]
+    assert drawn_marks(run, Scale(run.pk, "iteration")) == [
+        {"x": 1.0, "kind": "alert", "text": "alert", "note": "iteration 1: loss"}
+    ]
 
 
 def test_pass_at_k_over_iterations_has_intervals_and_chance(client: Client, run: Run) -> None:

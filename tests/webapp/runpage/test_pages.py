@@ -90,8 +90,8 @@ def test_stopping_a_run_that_is_over_changes_nothing_and_says_so(client: Client,
 def test_stop_and_resume_move_the_run(
     client: Client, project: Project, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Callable
 ) -> None:
-    sent: list[int] = []
-    monkeypatch.setattr("webapp.launch.services._send", sent.append)
+    sent: list[tuple[int, str]] = []
+    monkeypatch.setattr("webapp.launch.services._send", lambda *message: sent.append(message))
     run = make_run(project)
     client.post(reverse("runpage:stop", args=run.url_args))
     run.refresh_from_db()
@@ -100,7 +100,7 @@ def test_stop_and_resume_move_the_run(
         client.post(reverse("runpage:resume", args=run.url_args))
     run.refresh_from_db()
     assert (run.state, run.attempt_number) == (RunState.QUEUED, 2)
-    assert sent == [run.attempts.get(number=2).pk]
+    assert sent == [(run.attempts.get(number=2).pk, "default")]
 
 
 def test_buttons_want_a_post(client: Client, project: Project) -> None:
@@ -125,8 +125,11 @@ def test_the_verdict_names_its_intervals_and_the_number_of_seeds(client: Client,
 
 def test_the_evaluations_page_shows_intervals_and_reuse(client: Client, project: Project) -> None:
     run = make_run(project)
-    evaluation(run, 0, [(4, 1)] * 60 + [(4, 3)] * 60, reused=True)
+    other = make_run(project, name="measured it")
+    source = ev.Source(run=other.pk, attempt=2, iteration=7)
+    evaluation(run, 0, [(4, 1)] * 60 + [(4, 3)] * 60, reused=source)
     text = page(client, run, "evaluations")
+    assert f'<a href="{other.get_absolute_url()}evaluations">measured it</a>, iteration 7' in text
     assert "0.500 <span" in text
     assert "reused" in text
     # No entropy was sent: a dash with its reason, never a zero.
@@ -164,3 +167,28 @@ def test_the_overview_reads_no_point(client: Client, project: Project, django_as
 
 def test_a_part_that_does_not_exist_is_not_found(client: Client, project: Project) -> None:
     assert client.get(reverse("runpage:part", args=(*make_run(project).url_args, "nothing"))).status_code == 404
+
+
+def test_a_run_of_a_newer_release_is_shown_and_says_why_it_cannot_go_on(client: Client, project: Project) -> None:
+    run = make_run(project, config={"schema_version": 3, "release": "2.0", "kind": "rl", "seed": 0, "policy": {}})
+    assert "version 3" in page(client, run, "config")
+    assert "Use Unsqueeze 2.0, which wrote it" in page(client, run, "config")
+    finish(claimed(run), to=RunState.FAILED, exit_code=1, reason="died")
+    client.post(reverse("runpage:resume", args=run.url_args))
+    run.refresh_from_db()
+    assert (run.state, run.attempt_number) == (RunState.FAILED, 1)
+    assert "cannot be resumed: schema_version" in page(client, run, "config")
+    form = client.get(reverse("launch:new", args=project.url_args), {"from": run.pk}).content.decode()
+    assert "version 3" in form
+
+
+def test_evaluations_on_two_sets_are_never_silently_one_curve(client: Client, project: Project) -> None:
+    run = make_run(project)
+    evaluation(run, 0, [(4, 1)] * 40)
+    assert "different sets" not in page(client, run, "overview")
+    evaluation(run, 5, [(8, 1)] * 30, weights="x")
+    for tab in ("overview", "evaluations"):
+        text = page(client, run, tab)
+        assert "The validation evaluations of this run are on 2 different sets." in text
+        assert "change their meaning at iteration 5" in text
+        assert "samples a problem 8 instead of 4; 30 problems, 30 of them shared" in text
