@@ -21,8 +21,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("methods",),
     ("launch",),
     ("studies",),
-    ("compare", "health", "reports", "live", "runpage", "runlist"),
+    ("compare", "health", "reports", "live", "runpage", "runlist", "files"),
     ("api", "compat"),
+    ("backup",),
     ("demo",),
     ("config",),
 )
@@ -30,8 +31,17 @@ LEVEL = {app: level for level, apps in enumerate(LAYERS) for app in apps}
 
 # What the web side may take from the trainer, and where.
 FORMULAS = ("trainer.contract.passk", "trainer.contract.intervals")
-LIGHT = ("trainer.contract", "trainer.methods", "trainer.core.registry", "trainer.data.tasks")
-ALLOWED = {"launch": LIGHT, "methods": LIGHT, "evals": FORMULAS, "compare": FORMULAS, "demo": FORMULAS}
+LIGHT = ("trainer.contract", "trainer.methods", "trainer.core.registry", "trainer.data.tasks", "trainer.data.alphabet")
+STUDIES = ("trainer.contract", "trainer.studies")
+ALLOWED = {
+    "launch": LIGHT,
+    "methods": (*LIGHT, *STUDIES),
+    "studies": STUDIES,
+    "api": ("trainer.studies",),
+    "evals": FORMULAS,
+    "compare": FORMULAS,
+    "demo": FORMULAS,
+}
 
 TRAINER_MAY_NOT = ("django", "celery", "rest_framework", "webapp", "kombu")
 HEAVY = ("torch", "transformers", "vllm", "numpy", "safetensors")

@@ -83,21 +83,22 @@ class Visitor:
         page.get_by_role("button", name="Sign in").click()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """An installation of its own for each file, as a new user finds it."""
     data = tmp_path_factory.mktemp("installation")
     with installed(data, port=any_port()) as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def passwords(server: Installed) -> dict[str, str]:
     """One-time passwords by e-mail."""
     made: dict[str, str] = server.hand("people", roles={OWNER: "owner", VIEWER: "viewer"})
     return made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(server: Installed) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # The data folder in its environment makes it a process of the installation, which leaves nothing behind.
@@ -107,7 +108,7 @@ def browser(server: Installed) -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def watch() -> Watch:
     return Watch()
 
@@ -120,7 +121,7 @@ def _nothing_went_wrong(watch: Watch) -> Iterator[None]:
     assert watch.faults == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def visit(browser: Browser, server: Installed, watch: Watch) -> Iterator[Callable[..., Visitor]]:
     """`visit()` is a new visitor; `visit(like=other)` one who is signed in like another; options go to the context."""
     contexts: list[BrowserContext] = []
