@@ -79,10 +79,10 @@ def test_a_run_that_is_killed_and_resumed_has_every_iteration_once(cast: Cast, s
 @pytest.mark.slow
 def test_a_base_that_is_not_there_is_a_clear_failure(cast: Cast, settings: Any, tmp_path: Path) -> None:
     settings.FILES_DIR = tmp_path
-    # Launching refuses it; it may have gone since.
-    config = resolved(document(policy={"checkpoint": "checkpoints/nowhere"}))
+    # Launching refuses it; it may have gone since. Three parts: no name of the hub.
+    config = resolved(document(policy={"checkpoint": "runs/7/nowhere"}))
     run = create_run(project=cast.project, name="a run", kind="rl", config=config)
     failed = supervise(claimed(run), tmp_path, pause=0.05)
     assert failed.state == "failed"
-    assert "policy.checkpoint: found no model at 'checkpoints/nowhere'" in failed.message
+    assert "policy.checkpoint: found no model at 'runs/7/nowhere'" in failed.message
     assert failed.attempts.get().exit_code == 2
