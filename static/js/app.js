@@ -2,6 +2,7 @@
 //   data-key="g r"        pressing the keys clicks this element (data-key-label names it in the help)
 //   data-search           "/" focuses this field
 //   data-opens="id"       opens the <dialog> with this id; data-closes closes the one around it
+//   data-submits          sends its form when it changes
 //   data-theme-toggle     switches between light and dark
 //   <time data-ago>       is kept current
 
@@ -60,6 +61,10 @@ function release(form) {
   delete form.dataset.sent;
   for (const button of form.querySelectorAll("[aria-disabled]")) button.removeAttribute("aria-disabled");
 }
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches?.("[data-submits]")) event.target.form.requestSubmit();
+});
 
 document.addEventListener("submit", (event) => {
   const form = event.target;

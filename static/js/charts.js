@@ -36,7 +36,8 @@
 //     scatter: off: [[x, y, what, label]]: points with a coordinate that is no number
 //     table: columns: [], rows: [[]]         text: text }
 //
-// pass@k over k is `kind: "passk"` (x is logarithmic with a tick at each k). A histogram is `kind: "bars"`.
+// pass@k over k is `kind: "passk"` (x is logarithmic with a tick at each k). A histogram is `kind: "bars"`; `stacked: true`
+// puts its series upon each other.
 // A delta is { series: [{key, x, y, iteration, nonfinite}], bands, marks }: points of known keys are appended, a point at an
 // iteration that is there already replaces it, unknown keys are left to the next load, bands and marks replace the old ones.
 

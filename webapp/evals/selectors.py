@@ -1,6 +1,7 @@
 """Reads of evaluations, for one run: what the charts and the verdict line are made of."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,6 +150,17 @@ def problem_rows(evaluation: Evaluation, start: Evaluation | None = None) -> lis
             }
         )
     return rows
+
+
+def results_of(uid: str, evaluations: Sequence[Evaluation]) -> dict[int, tuple[int, list[Any], list[int]]]:
+    """{primary key: (n, answers, counts of distinct right solutions)} of one problem, where the evaluation has it."""
+    rows = Evaluation.objects.filter(pk__in=[e.pk for e in evaluations]).values_list("pk", "counts", "answers")
+    out = {}
+    for pk, counts, answers in rows:
+        if uid in counts["uid"]:
+            place = counts["uid"].index(uid)
+            out[pk] = (counts["n"][place], answers[place], counts["forms"][place])
+    return out
 
 
 def event_of(evaluation: Evaluation) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from trainer.contract.passk import homogeneity_bound
 from webapp.core.counts import counted
 from webapp.evals import curves
 from webapp.evals.models import Evaluation
@@ -16,6 +17,7 @@ from webapp.runs.models import Run
 
 HATCHED = "few problems"
 SUFFIX_START = "_start"
+K_AXIS = {"title": "k", "unit": ""}
 Spec = dict[str, Any]
 
 
@@ -99,10 +101,15 @@ def passk_progress(run: Run, *, axis: str, max_points: int = 0) -> Spec:
 def passk_curve(run: Run) -> Spec:
     """pass@k over k now and at the start, with intervals, and the chance line."""
     pair = pair_of(run)
-    x = {"title": "k", "unit": ""}
     if pair is None:
-        return {"kind": "passk", "x": x, "y": {"rate": True}, "series": [], "empty": "No evaluation yet."}
-    now, start = pair
+        return {"kind": "passk", "x": K_AXIS, "y": {"rate": True}, "series": [], "empty": "No evaluation yet."}
+    return curves_over_k(*pair)
+
+
+def curves_over_k(now: Evaluation, start: Evaluation | None, *, bound: bool = False) -> Spec:
+    """pass@k over k of two evaluations with intervals, and the chance line. `bound` adds what it can reach at most at this
+    pass@1: the curve of problems that are all equally hard.
+    """
     series = []
     current = curves.curve(now)
     before = curves.curve(start) if start is not None else None
@@ -111,10 +118,13 @@ def passk_curve(run: Run) -> Spec:
     if start is None or start.pk != now.pk:
         name = f"iteration {now.iteration}"
         series.append({"key": "now", "name": name, "slot": 0, "x": current.ks, **_bounds(current.estimates)})
+    if bound and current.estimates:
+        most = [homogeneity_bound(current.estimates[0].value, k) for k in current.ks]
+        series.append({"key": "bound", "name": "bound", "slot": 5, "dash": "dot", "x": current.ks, "y": most})
     if current.chance:
         series.append({"key": "chance", "name": "chance", "slot": "chance", "x": current.ks, "y": current.chance})
     for one in series:
-        one["markers"] = one["key"] != "chance"
+        one["markers"] = one["key"] not in ("chance", "bound")
     set_ = now.set
     about = [f"{now.name} set", f"n = {now.samples}", f"T = {set_.sampler.get('temperature')}"]
     problems = _problems(current.estimates)
@@ -122,7 +132,7 @@ def passk_curve(run: Run) -> Spec:
         "kind": "passk",
         "title": "pass@k over k",
         "note": ", ".join([*about, problems] if problems else about),
-        "x": x,
+        "x": K_AXIS,
         "y": {"rate": True},
         "series": series,
     }

@@ -9,28 +9,32 @@ from webapp.core.counts import counted
 from webapp.evals.changes import Changes, changes_between
 from webapp.evals.curves import shared
 from webapp.evals.models import Evaluation
-from webapp.evals.selectors import problem_rows
-from webapp.runpage.specs import Spec, pair_of
+from webapp.evals.selectors import evaluations_of, latest, names_of, problem_rows, start_of
+from webapp.runpage.one_problem import answer_mass, history_of, shares_of, solution_ranks
+from webapp.runpage.specs import Spec, curves_over_k, pair_of
 from webapp.runs.models import Run
 
 BINS = 16
-MOST_ANSWERS = 12
-NAMES = {"__other__": "others", "__none__": "no answer"}
 
 
 @dataclass(frozen=True)
 class View:
-    """What the tab shows; `reason` says why there is nothing. `rows` are the problems, the chosen one is `problem`."""
+    """What the tab shows; `reason` says why there is nothing. `choices` are the evaluations on one set, of which `start` and
+    `now` are compared; `rows` are the problems, the chosen one is `problem`."""
 
     reason: str = ""
+    names: Sequence[str] = ()
     now: Evaluation | None = None
     start: Evaluation | None = None
+    choices: Sequence[Evaluation] = ()
+    curve: Spec | None = None
     histogram: Spec | None = None
     changes: Changes | None = None
     texts: dict[str, str] = field(default_factory=dict)
     rows: Sequence[dict[str, Any]] = ()
     problem: dict[str, Any] | None = None
     answers: Spec | None = None
+    ranks: Spec | None = None
 
     @property
     def significant(self) -> list[tuple[Any, str]]:
@@ -40,14 +44,23 @@ class View:
         ]
 
 
-def view_of(run: Run, *, problem: str = "") -> View:
-    """The tab for a query string; without a chosen problem, the one whose answers changed most is open."""
-    pair = pair_of(run)
+def view_of(run: Run, *, problem: str = "", name: str = "", first: str = "", last: str = "") -> View:
+    """The tab for a query string: `first` and `last` are iterations of the evaluations called `name` that are compared, by
+    default the start and the newest. Without a chosen problem, the one whose answers changed most is open."""
+    names = [one for one in ("validation", "test") if one in names_of(run)]
+    pair = _pair(run, name) if name in names else pair_of(run)
     if pair is None:
         return View("There is no evaluation yet. The first one comes before the first iteration.")
     now, start = pair
+    choices = comparable(run, now, start)
+    now = _at(choices, last) or now
+    start = _at(choices, first) or start
     if start is None or start.pk == now.pk:
-        return View("There is only one evaluation so far; the next one shows what has changed.")
+        found = len(choices)
+        reason = "There is only one evaluation so far; the next one shows what has changed."
+        if found > 1:
+            reason = f"Both ends are the evaluation at iteration {now.iteration}. Choose two different ones."
+        return View(reason, names=names, now=now, start=start, choices=choices)
     rows = problem_rows(now, start)
     changes = changes_between(start, now)
     before = {row["uid"]: row for row in problem_rows(start)}
@@ -55,16 +68,38 @@ def view_of(run: Run, *, problem: str = "") -> View:
     chosen = next((row for row in known if row["uid"] == problem), None)
     if chosen is None and known:
         chosen = max(known, key=lambda row: _moved(before[row["uid"]]["answers"], row["answers"]))
+    history = history_of(chosen["uid"], choices) if chosen else []
+    about = chosen["text"] if chosen else ""
     return View(
+        names=names,
         now=now,
         start=start,
+        choices=choices,
+        curve=curves_over_k(now, start, bound=True),
         histogram=success_histogram(now, start),
         changes=changes,
         texts={row["uid"]: row["text"] for row in rows},
         rows=sorted(known, key=lambda row: (row["c"] / row["n"] - row["start_c"] / row["start_n"], row["uid"])),
         problem=chosen,
-        answers=_answers_of(chosen, before[chosen["uid"]]) if chosen else None,
+        answers=answer_mass(history, about) if chosen else None,
+        ranks=solution_ranks(history, about) if chosen else None,
     )
+
+
+def comparable(run: Run, now: Evaluation, start: Evaluation | None) -> list[Evaluation]:
+    """The evaluations that may stand at either end, by iteration: this run's of the same name, policy and set, and the
+    start, wherever that was measured."""
+    same = [e for e in evaluations_of(run, now.name) if (e.set_id, e.policy) == (now.set_id, now.policy)]
+    return [start, *same] if start is not None and start.pk not in {e.pk for e in same} else same
+
+
+def _pair(run: Run, name: str) -> tuple[Evaluation, Evaluation | None] | None:
+    now = latest(run, name)
+    return None if now is None else (now, start_of(run, now))
+
+
+def _at(choices: Sequence[Evaluation], iteration: str) -> Evaluation | None:
+    return next((e for e in choices if str(e.iteration) == iteration), None)
 
 
 def success_histogram(now: Evaluation, start: Evaluation) -> Spec:
@@ -96,56 +131,7 @@ def success_histogram(now: Evaluation, start: Evaluation) -> Spec:
     }
 
 
-def answer_mass(before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]]) -> Spec:
-    """Share of the samples that gave each answer, at the start and now; the right ones are named so."""
-    shares = [_shares(before), _shares(after)]
-    right = {key for answers in (before, after) for key, _count, correct in answers if correct}
-    keys = sorted({*shares[0], *shares[1]}, key=lambda key: -(shares[0].get(key, 0.0) + shares[1].get(key, 0.0)))
-    shown = keys[:MOST_ANSWERS]
-    names = [_name(key, key in right) for key in shown]
-    notes = ["right" if key in right else "wrong" for key in shown]
-    columns = list(range(len(shown)))
-    common = {"x": columns, "notes": notes}
-    return {
-        "kind": "bars",
-        "title": "Answers",
-        "note": f"the {len(shown)} most frequent of {counted(len(keys), 'answer')}" if len(keys) > len(shown) else "",
-        "x": {"title": "", "ticks": [[i, name] for i, name in zip(columns, names, strict=True)]},
-        "y": {"title": "share of samples", "rate": True},
-        "series": [
-            {
-                "key": "start",
-                "name": "start",
-                "slot": "base",
-                "x": columns,
-                "y": _row(shown, shares[0]),
-                "notes": notes,
-            },
-            {"key": "now", "name": "now", "slot": 0, **common, "y": _row(shown, shares[1])},
-        ],
-    }
-
-
-def _answers_of(problem: dict[str, Any], before: dict[str, Any]) -> Spec:
-    spec = answer_mass(before["answers"], problem["answers"])
-    return spec | {"note": " · ".join(part for part in (problem["text"], spec["note"]) if part)}
-
-
-def _shares(answers: Sequence[Sequence[Any]]) -> dict[str, float]:
-    total = sum(count for _key, count, _correct in answers)
-    return {key: count / total for key, count, _correct in answers} if total else {}
-
-
-def _row(keys: Sequence[str], shares: dict[str, float]) -> list[float]:
-    return [shares.get(key, 0.0) for key in keys]
-
-
-def _name(key: str, right: bool) -> str:
-    text = NAMES.get(key, key)
-    return f"{'✓ ' if right else ''}{text[:17] + '…' if len(text) > 18 else text}"
-
-
 def _moved(before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]]) -> float:
     """Total variation distance between the two distributions over answers."""
-    a, b = _shares(before), _shares(after)
+    a, b = shares_of(before), shares_of(after)
     return sum(abs(a.get(key, 0.0) - b.get(key, 0.0)) for key in {*a, *b}) / 2

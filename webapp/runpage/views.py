@@ -123,7 +123,14 @@ def evaluations(request: ProjectRequest, run: str) -> HttpResponse:
 @project_view()
 def squeezing(request: ProjectRequest, run: str) -> HttpResponse:
     found = run_in(request.project, run)
-    view = squeezed.view_of(found, problem=request.GET.get("problem", ""))
+    query = request.GET
+    view = squeezed.view_of(
+        found,
+        problem=query.get("problem", ""),
+        name=query.get("name", ""),
+        first=query.get("from", ""),
+        last=query.get("to", ""),
+    )
     return render(request, "runs/squeezing.html", {**_frame(found, "squeezing"), **_verdict(found), "view": view})
 
 

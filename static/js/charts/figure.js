@@ -14,7 +14,7 @@ const SYMBOL = { nan: "x", inf: "triangle-up", "-inf": "triangle-down" };
 export function figureOf(spec, size) {
   const styles = (spec.series ?? []).map((one) => styleOf(one));
   const lines = spec.kind === "lines" || spec.kind === "passk";
-  const labelled = lines && size.width >= LABELS_FROM && styles.length > 1 && styles.length <= MOST_LABELS;
+  const labelled = lines && !spec.y?.log && size.width >= LABELS_FROM && styles.length > 1 && styles.length <= MOST_LABELS;
   const legend = spec.legend !== false && !labelled && styles.length > 1;
   const data = [];
   if (lines) {
@@ -53,7 +53,7 @@ export function figureOf(spec, size) {
       text: plain(one.text), showarrow: false, font: { size: FONT, color: one.color },
     })),
     shapes: [...(spec.kind === "heatmap" ? bandShapes(spec) : []), ...markShapes(spec)],
-    barmode: spec.kind === "heatmap" ? "overlay" : "group",
+    barmode: spec.kind === "heatmap" ? "overlay" : spec.stacked ? "stack" : "group",
     bargap: 0.06,
     uirevision: "kept",
   };
@@ -417,8 +417,19 @@ function yAxis(spec, range, size) {
     for (let at = -Math.floor(most / step) * step; at <= most; at += step) ticks.push(at);
     Object.assign(axis, { tickvals: ticks, ticktext: ticks.map((at) => place(Math.abs(at))), zeroline: true, zerolinecolor: color("--line-strong") });
   }
-  if (spec.y?.log) return { ...axis, type: "log" };
+  if (spec.y?.log) return { ...axis, type: "log", ...logTicks(spec) };
   return { ...axis, range, autorange: false };
+}
+
+// 1, 2 and 5 of every power of ten that the data reach, written out.
+function logTicks(spec) {
+  const values = spec.series.flatMap((one) => one.y).filter((value) => isNumber(value) && value > 0);
+  if (!values.length) return {};
+  const tickvals = [];
+  for (let power = Math.floor(Math.log10(Math.min(...values))); power <= Math.log10(Math.max(...values)); power++) {
+    for (const m of [1, 2, 5]) tickvals.push(Number(`${m}e${power}`));
+  }
+  return { tickvals, ticktext: tickvals.map(String) };
 }
 
 function niceStep(wanted) {

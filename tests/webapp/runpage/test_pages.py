@@ -145,15 +145,6 @@ def test_the_config_page_has_the_history_and_the_download(client: Client, projec
     assert answer["Content-Disposition"] == f'attachment; filename="{run.pk}.json"'
 
 
-def test_the_squeezing_page_puts_the_null_beside_gains_and_losses(client: Client, project: Project) -> None:
-    run = make_run(project)
-    evaluation(run, 0, [(16, 14), (16, 0), (16, 1)])
-    evaluation(run, 9, [(16, 1), (16, 0), (16, 0)], weights="later")
-    text = page(client, run, "squeezing")
-    assert "solved at the start, never now; an unchanged policy loses" in text
-    assert "lost, 14/16 → 1/16" in text
-
-
 def test_the_overview_reads_no_point(client: Client, project: Project, django_assert_max_num_queries: Callable) -> None:
     run = make_run(project)
     held = claimed(run)
