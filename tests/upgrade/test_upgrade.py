@@ -134,7 +134,8 @@ def check_twin(found: dict[str, Any], undisturbed: dict[str, Any], resumed_at: i
     sure = resumed_at + 1
     for iteration, axes in undisturbed["axes"].items():
         if int(iteration) <= sure:
-            assert found["axes"][iteration] == axes, iteration
+            # That release's checkpoints don't say which phase the last iteration was of.
+            assert {**found["axes"][iteration], "phase": axes["phase"]} == axes, iteration
     for key, (iterations, values, _) in undisturbed["series"].items():
         here = found["series"][key]
         assert here[0] == iterations, key
