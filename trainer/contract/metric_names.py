@@ -277,6 +277,17 @@ _ROWS = [
     Metric("mcpo/hinge_active_fraction", "Outside the budget", "share", "Of mastered prompts' tokens.", True),
     Metric("mcpo/mean_abs_drift_mastered", "Drift", "nats/token", "Mean |log π − log π_old| on mastered prompts."),
     Metric("mcpo/one_step_retention", "Still mastered", "share", "Of prompts mastered before the last update.", True),
+    Metric("otb/w_mean", "Energy of a token", "", "Mean ‖e_a − π‖²: 1 − 2π_a + Σπ², between 0 and 2."),
+    Metric("otb/energy_mean", "Energy so far", "", "Σ of the tokens' energies up to each token, mean over tokens."),
+    Metric("otb/energy_final", "Energy of an answer", "", "Σ of the tokens' energies, mean over answers."),
+    Metric("otb/baseline_minus_mean", "Baseline − group mean", "", "Mean over tokens; 0 where all weights are equal."),
+    Metric(
+        "otb/zero_tail_tokens", "Alone in its group", "share", "Tokens at which one rollout alone still runs.", True
+    ),
+    Metric("otb/baseline_t", "Baseline by position", "", "Mean baseline at each token of the policy."),
+    Metric("variance_proxy/total_power", "Power", "", "Mean over answers of energy × squared mean advantage."),
+    Metric("variance_proxy/signal_strength", "Signal", "", "Squared norm of the gradient, mean norm of the steps."),
+    Metric("variance_proxy/pure_noise", "Noise", "", "(power − signal)/(answers − 1), at least 0."),
     Metric("agrae/omega", "Progress ω", "share", "Mean outcome of the batch; smoothed where asked for.", True),
     Metric("agrae/attenuation", "Factor on positives", "", "min(1, ω/α), on positive advantages.", True),
     Metric("agrae/adv_sum", "Σ A of a group", "", "Mean over groups; not zero on purpose."),

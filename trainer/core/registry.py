@@ -28,6 +28,7 @@ Slot = Literal[
     "reward",
     "transform",
     "samples",
+    "advantage_base",
     "advantage",
     "objective",
     "policy_adapter",
@@ -37,7 +38,7 @@ Slot = Literal[
     "inference",
 ]
 SLOTS: tuple[Slot, ...] = get_args(Slot)
-SINGLE_SLOTS: frozenset[Slot] = frozenset({"curriculum", "environment", "phases"})
+SINGLE_SLOTS: frozenset[Slot] = frozenset({"curriculum", "environment", "advantage_base", "phases"})
 """Slots that hold one part; two methods that both fill one are refused. The others concatenate in declared order."""
 
 

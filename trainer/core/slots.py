@@ -59,6 +59,7 @@ class Scores:
     logprobs_NT: torch.Tensor
     entropy_NT: torch.Tensor
     heads: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    collision_NT: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,15 @@ class SampleMaker(Protocol):
     """Trajectory → linear samples with masks."""
 
     def samples(self, trajectory: Trajectory, group: Group, ctx: Context) -> list[Sample]: ...
+
+
+class AdvantageBase(Protocol):
+    """Takes the place of the algorithm's own estimate, before shapers change it.
+
+    Optional: ``needs``, the columns that it reads ("old_logprobs", "old_collision", …), as an objective's."""
+
+    def estimate(self, batch: Batch, ctx: Context) -> torch.Tensor:
+        """Advantages (N,) or (N, T), 0 without a verdict."""
 
 
 class Advantage(Protocol):

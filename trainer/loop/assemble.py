@@ -15,6 +15,7 @@ from trainer.core.guard import guarded
 from trainer.core.registry import SINGLE_SLOTS, load_part
 from trainer.core.slots import (
     Advantage,
+    AdvantageBase,
     Curriculum,
     Diagnostic,
     Objective,
@@ -49,6 +50,7 @@ _LOOP_SLOTS = frozenset(
         "reward",
         "transform",
         "samples",
+        "advantage_base",
         "advantage",
         "objective",
         "update",
@@ -83,7 +85,7 @@ class Parts:
 
     curriculum: Curriculum
     plan: RolloutPlan
-    base_advantage: BaseAdvantage
+    base_advantage: AdvantageBase
     phases: Phases
     samples: SampleMaker = field(default_factory=WholePath)
     prompting: list[Prompting] = field(default_factory=list)
@@ -100,6 +102,7 @@ _ATTRIBUTE = {
     "rollout_plan": "plan",
     "phases": "phases",
     "samples": "samples",
+    "advantage_base": "base_advantage",
     "prompting": "prompting",
     "reward": "rewards",
     "transform": "transforms",

@@ -28,6 +28,7 @@ def score_batch(
     entropy_grad: bool = False,
     heads: Mapping[str, torch.nn.Module] | None = None,
     truncation: Truncation | None = None,
+    collision: bool = False,
     through: Callable[..., Scores] | None = None,
 ) -> Scores:
     """Scores (N, T) of a batch's ids at the sampling temperature, over the tokens that the batch keeps; log-probs carry
@@ -42,6 +43,7 @@ def score_batch(
         entropy_grad=entropy_grad,
         heads=heads,
         truncation=truncation,
+        collision=collision,
         through=through,
     )
 
@@ -64,7 +66,8 @@ def _scores(
         else:
             found = through(function, *placed, **options)
     heads = {name: value.cpu() for name, value in found.heads.items()}
-    return Scores(found.logprobs_NT.cpu(), found.entropy_NT.cpu(), heads)
+    collision = None if found.collision_NT is None else found.collision_NT.cpu()
+    return Scores(found.logprobs_NT.cpu(), found.entropy_NT.cpu(), heads, collision)
 
 
 def score_ids(

@@ -18,7 +18,7 @@ from trainer.contract.config import RlConfig
 from trainer.core.context import Context
 from trainer.core.errors import MethodError
 from trainer.core.guard import guarded
-from trainer.core.slots import PhasePlan
+from trainer.core.slots import AdvantageBase, Objective, PhasePlan, Update
 from trainer.core.types import Group, Sample
 from trainer.diagnostics import squeezing
 from trainer.loop.ahead import next_batch, staleness
@@ -207,7 +207,10 @@ def _learn(
         mask_truncated(batch)
     objectives = list(plan.objectives) if plan.objectives is not None else parts.objectives
     steps = 1 if plan.single_step else config.algorithm.num_iterations * config.algorithm.minibatches
-    fill_columns(batch, [*objectives, *parts.updates], ctx, config, steps=steps)
+    readers: list[Objective | Update | AdvantageBase] = [*objectives, *parts.updates]
+    if plan.advantages:
+        readers.append(parts.base_advantage)
+    fill_columns(batch, readers, ctx, config, steps=steps)
     means: dict[int, float] = {}
     if plan.advantages:
         batch.columns["advantage"] = advantage_column(parts, batch, ctx)

@@ -12,7 +12,7 @@ from trainer.contract.config import RlConfig
 from trainer.core.context import Context
 from trainer.core.errors import NumericError
 from trainer.core.guard import guarded
-from trainer.core.slots import Objective, PhasePlan, Scores, Step, Update
+from trainer.core.slots import AdvantageBase, Objective, PhasePlan, Scores, Step, Update
 from trainer.core.types import Batch
 from trainer.core.world import World
 from trainer.diagnostics.gap import Gap
@@ -28,7 +28,7 @@ from trainer.rollout.distribution import sampling_logprobs
 from trainer.rollout.sampler import SamplingParams
 
 MICROBATCH_TOKENS_WITHOUT_GRADIENT = 65536
-LOGPROBS, ENTROPY = "logprobs", "entropy"
+LOGPROBS, ENTROPY, COLLISION = "logprobs", "entropy", "collision"
 
 
 def scored(
@@ -38,28 +38,44 @@ def scored(
     heads: Mapping[str, torch.nn.Module] | None = None,
     *,
     keep: Keep | None = None,
+    collision: bool = False,
     world: World | None = None,
 ) -> Scores:
-    """Log-probs, entropies and heads (N, T) of the batch's ids under a policy, without gradient; 0 on padding. With
-    ``keep`` this is the pass that finds the tokens which the batch keeps. The processes of ``world`` score a share each."""
+    """Log-probs, entropies, heads and, if asked, Σπ² (N, T) of the batch's ids under a policy, without gradient; 0 on
+    padding. With ``keep`` this is the pass that finds the tokens which the batch keeps. The processes of ``world`` score a
+    share each."""
     if world is not None and world.size > 1:
-        return _scored_in_shares(policy, batch, temperature, heads, keep, world)
+        return _scored_in_shares(policy, batch, temperature, heads, keep, collision, world)
     heads = heads or {}
-    out = {name: torch.zeros(batch.ids_NT.shape) for name in (LOGPROBS, ENTROPY, *heads)}
+    out = {name: torch.zeros(batch.ids_NT.shape) for name in _names(heads, collision)}
     kept: dict[int, Kept] = {}
     with torch.no_grad():
         for rows in microbatches(batch, MICROBATCH_TOKENS_WITHOUT_GRADIENT):
             part = rows_of(batch, rows)
             finding = Finding(keep, part) if keep is not None else None
-            found = score_batch(policy, part, temperature, heads=heads, truncation=finding)
+            found = score_batch(policy, part, temperature, heads=heads, truncation=finding, collision=collision)
             if finding is not None:
                 kept.update(zip(rows, finding.kept.split(part.length_N.tolist()), strict=True))
             width = found.logprobs_NT.shape[1]
-            for name, value in {LOGPROBS: found.logprobs_NT, ENTROPY: found.entropy_NT, **found.heads}.items():
+            for name, value in _by_name(found).items():
                 out[name][torch.tensor(rows), :width] = value
     if keep is not None:
         batch.kept = [kept[row] for row in range(batch.size)]
-    return Scores(out.pop(LOGPROBS), out.pop(ENTROPY), out)
+    return _scores(out)
+
+
+def _names(heads: Mapping[str, torch.nn.Module], collision: bool) -> list[str]:
+    return [LOGPROBS, ENTROPY, *heads, *([COLLISION] if collision else [])]
+
+
+def _by_name(found: Scores) -> dict[str, torch.Tensor]:
+    out = {LOGPROBS: found.logprobs_NT, ENTROPY: found.entropy_NT, **found.heads}
+    return out if found.collision_NT is None else {**out, COLLISION: found.collision_NT}
+
+
+def _scores(by_name: dict[str, torch.Tensor]) -> Scores:
+    logprobs, entropy, collision = by_name.pop(LOGPROBS), by_name.pop(ENTROPY), by_name.pop(COLLISION, None)
+    return Scores(logprobs, entropy, by_name, collision)
 
 
 def _scored_in_shares(
@@ -68,43 +84,46 @@ def _scored_in_shares(
     temperature: float,
     heads: Mapping[str, torch.nn.Module] | None,
     keep: Keep | None,
+    collision: bool,
     world: World,
 ) -> Scores:
     shares = world.share_of(batch.group_ids)
     own = rows_of(batch, shares[world.rank])
-    parts = world.together(lambda: (scored(policy, own, temperature, heads, keep=keep), own.kept))
-    out = {name: torch.zeros(batch.ids_NT.shape) for name in (LOGPROBS, ENTROPY, *(heads or {}))}
+    parts = world.together(lambda: (scored(policy, own, temperature, heads, keep=keep, collision=collision), own.kept))
+    out = {name: torch.zeros(batch.ids_NT.shape) for name in _names(heads or {}, collision)}
     kept: dict[int, Kept] = {}
     for rows, (found, sets) in zip(shares, parts, strict=True):
-        for name, value in {LOGPROBS: found.logprobs_NT, ENTROPY: found.entropy_NT, **found.heads}.items():
+        for name, value in _by_name(found).items():
             out[name][torch.tensor(rows, dtype=torch.long), : value.shape[1]] = value
         kept.update(zip(rows, sets or (), strict=False))
     if keep is not None:
         batch.kept = [kept[row] for row in range(batch.size)]
-    return Scores(out.pop(LOGPROBS), out.pop(ENTROPY), out)
+    return _scores(out)
 
 
 def fill_columns(
-    batch: Batch, objectives: Sequence[Objective | Update], ctx: Context, config: RlConfig, *, steps: int
+    batch: Batch, parts: Sequence[Objective | Update | AdvantageBase], ctx: Context, config: RlConfig, *, steps: int
 ) -> None:
-    """The columns that objectives and updates declare. ``old_logprobs`` are also needed when several steps use one batch; without
+    """The columns that the parts declare. ``old_logprobs`` are also needed when several steps use one batch; without
     them the step is on-policy and the current log-probs stand in. The base's log-probs are also filled in iterations that
     validate, to measure the KL. Where sampling is truncated, the first pass finds the tokens that all others go by."""
-    needs = needs_of(objectives)
+    needs = needs_of(parts)
     truncated = config.sampling.truncated
     every = config.evaluation.every
     if config.algorithm.measure_kl and every and ctx.iteration % every == 0:
         needs |= {"reference_logprobs"}
     temperature, columns = config.sampling.temperature, batch.columns
     heads = {name: head.module for name, head in ctx.state.heads.items() if f"old_{name}" in needs}
-    if heads or needs & {"old_logprobs", "old_entropy"} or steps > 1 or truncated:
-        keep = _keep(config, ctx) if truncated else None
-        found = scored(ctx.policy, batch, temperature, heads, keep=keep, world=ctx.world)
+    if heads or needs & {"old_logprobs", "old_entropy", "old_collision"} or steps > 1 or truncated:
+        keep, collision = _keep(config, ctx) if truncated else None, "old_collision" in needs
+        found = scored(ctx.policy, batch, temperature, heads, keep=keep, collision=collision, world=ctx.world)
         columns["old_logprobs"] = found.logprobs_NT
         for one in batch.kept or ():
             ctx.tally("sampling/outside_kept", float(one.outside_T.sum()), float((one.counts_T > 0).sum()))
         if "old_entropy" in needs:
             columns["old_entropy"] = found.entropy_NT
+        if found.collision_NT is not None:
+            columns["old_collision"] = found.collision_NT
         columns.update({f"old_{name}": value for name, value in found.heads.items()})
     for column, name in (("reference_logprobs", "reference"), ("phase_start_logprobs", "phase_start")):
         if column in needs and name in ctx.state.policies:
@@ -118,9 +137,9 @@ def _keep(config: RlConfig, ctx: Context) -> Keep:
     return lambda logits: sampling_logprobs(logits, params) > -torch.inf
 
 
-def needs_of(parts: Sequence[Objective | Update]) -> frozenset[str]:
+def needs_of(parts: Sequence[Objective | Update | AdvantageBase]) -> frozenset[str]:
     """Everything that the parts declare."""
-    return frozenset().union(*(part.needs for part in parts))
+    return frozenset().union(*(getattr(part, "needs", ()) for part in parts))
 
 
 def update(
@@ -219,16 +238,16 @@ class Learner:
         self._apply(step, list(self.updates))
         if self.shards is not None:
             self.shards.hand_over(ctx.policy)
-        for objective in objectives:
-            if hasattr(objective, "after_step"):
-                objective.after_step(ctx)
-            if key := getattr(objective, "norm_key", None):
-                ctx.tally(key, step.norm, 1.0)
         counters.optimizer_step += 1
         counters.trained_tokens += counts.tokens
         ctx.tally("loss", step.loss, 1.0)
         ctx.tally("grad_norm", step.norm, 1.0)
         ctx.metrics["learning_rate"] = rate
+        for objective in objectives:
+            if hasattr(objective, "after_step"):
+                objective.after_step(ctx)
+            if key := getattr(objective, "norm_key", None):
+                ctx.tally(key, step.norm, 1.0)
 
     def _apply(self, step: Step, parts: list[Update]) -> None:
         """The optimisers' steps, inside the parts' wrappings."""

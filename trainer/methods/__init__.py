@@ -184,7 +184,7 @@ def _rl_problems(config: RlConfig) -> list[Problem]:
 
 
 _DRAWN_AHEAD: frozenset[Slot] = frozenset(
-    {"prompting", "reward", "transform", "samples", "advantage", "objective", "diagnostic"}
+    {"prompting", "reward", "transform", "samples", "advantage_base", "advantage", "objective", "diagnostic"}
 )
 """Slots whose parts don't mind that batches are drawn before earlier ones are trained."""
 
@@ -221,7 +221,17 @@ def _staleness_problems(config: RlConfig) -> list[Problem]:
 
 
 _IN_PROCESSES: frozenset[Slot] = frozenset(
-    {"curriculum", "prompting", "transform", "samples", "advantage", "objective", "phases", "diagnostic"}
+    {
+        "curriculum",
+        "prompting",
+        "transform",
+        "samples",
+        "advantage_base",
+        "advantage",
+        "objective",
+        "phases",
+        "diagnostic",
+    }
 )
 """Slots whose parts see every process's samples, and neither draw, judge nor step by themselves."""
 

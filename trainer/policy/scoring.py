@@ -26,7 +26,7 @@ LOGIT_ELEMENTS = 1 << 24
 def score(
     model: Any, prefix_ids_NP: torch.Tensor, prefix_len_N: torch.Tensor, ids_NT: torch.Tensor, length_N: torch.Tensor,
     *, temperature: float, entropy: bool = True, entropy_grad: bool = False, logit_elements: int = LOGIT_ELEMENTS,
-    heads: Mapping[str, torch.nn.Module] | None = None, truncation: Truncation | None = None,
+    heads: Mapping[str, torch.nn.Module] | None = None, truncation: Truncation | None = None, collision: bool = False,
 ) -> Scores:  # fmt: skip
     """Score completions ``ids_NT`` (real: the first ``length_N`` of each row) after prompts ``prefix_ids_NP`` (the
     first ``prefix_len_N`` ≥ 1); both right-padded with any valid ids.
@@ -35,29 +35,32 @@ def score(
     on, and exact token entropies in nats, without gradient unless ``entropy_grad``; both exactly 0 on padding. Rows
     with equal prompts share one computation of it. ``entropy=False`` leaves zeros. ``heads`` are applied to the hidden
     state from which each token was drawn. ``truncation`` sees the real positions row by row, and both numbers are then those
-    of what it leaves.
+    of what it leaves. ``collision`` adds Σ_v π_v² of each token's distribution.
     """
     heads = heads or {}
     _check(model, prefix_ids_NP, prefix_len_N, ids_NT, length_N, temperature)
     real_NT = torch.arange(ids_NT.shape[1], device=ids_NT.device)[None] < length_N[:, None]
     if not bool(real_NT.any()):
         zeros = torch.zeros(ids_NT.shape, device=ids_NT.device)
-        return Scores(zeros, zeros.clone(), {name: zeros.clone() for name in heads})
+        return Scores(
+            zeros, zeros.clone(), {name: zeros.clone() for name in heads}, zeros.clone() if collision else None
+        )
     if why_not_lean(model, plain_linears=False) is None:
         prompts, prompt_of_N, lengths = _distinct(prefix_ids_NP, prefix_len_N)
         states_F = target_states(model, prompts, lengths, prompt_of_N, ids_NT, length_N)
         head = model.get_output_embeddings()
-        chosen, entropies = _head(head, states_F, ids_NT[real_NT], temperature, entropy, entropy_grad, logit_elements,
-                                  truncation)  # fmt: skip
+        values = _head(head, states_F, ids_NT[real_NT], temperature, entropy, entropy_grad, logit_elements, truncation,
+                       collision)  # fmt: skip
         extra = outputs(heads, states_F)
     else:
-        chosen, entropies, extra = _generic(
+        values, extra = _generic(
             model, prefix_ids_NP, prefix_len_N, ids_NT, length_N, temperature, entropy, entropy_grad, logit_elements,
-            heads, truncation,
+            heads, truncation, collision,
         )  # fmt: skip
     slots = real_NT.flatten().nonzero()[:, 0]
     placed = {name: _place(value, slots, ids_NT.shape) for name, value in extra.items()}
-    return Scores(_place(chosen, slots, ids_NT.shape), _place(entropies, slots, ids_NT.shape), placed)
+    chosen, entropies, *collisions = (_place(value, slots, ids_NT.shape) for value in values)
+    return Scores(chosen, entropies, placed, *collisions)
 
 
 def sequence_logprob(logprobs_NT: torch.Tensor, mask_NT: torch.Tensor) -> torch.Tensor:
@@ -113,30 +116,32 @@ def _distinct(
 
 def _choose(
     logits_FV: torch.Tensor, ids_F: torch.Tensor, temperature: float, entropy: bool, entropy_grad: bool,
-    truncation: Truncation | None = None, first: int = 0,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    truncation: Truncation | None = None, first: int = 0, collision: bool = False,
+) -> tuple[torch.Tensor, ...]:  # fmt: skip
+    """(F,) each: log-probs, entropies, and with ``collision`` Σπ², without gradient."""
     scaled = logits_FV.float() / temperature
     if truncation is not None:
         scaled = scaled.masked_fill(truncation.left_out(logits_FV.detach(), ids_F, first), -torch.inf)
     logprobs = scaled.log_softmax(-1)
     chosen = logprobs.gather(1, ids_F[:, None])[:, 0]
+    collisions = ((2 * logprobs.detach()).exp().sum(-1),) if collision else ()
     if not entropy:
-        return chosen, torch.zeros_like(chosen)
+        return chosen, torch.zeros_like(chosen), *collisions
     source = logprobs if entropy_grad else logprobs.detach()
     mass = source.exp()
     # A banned token (log-prob -inf) adds 0, not 0 · -inf, to the entropy and to its gradient.
-    return chosen, -(mass * torch.where(mass > 0, source, 0.0)).sum(-1)
+    return chosen, -(mass * torch.where(mass > 0, source, 0.0)).sum(-1), *collisions
 
 
 def _head(
     head: Any, states_F: torch.Tensor, ids_F: torch.Tensor, temperature: float, entropy: bool, entropy_grad: bool,
-    logit_elements: int, truncation: Truncation | None,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    logit_elements: int, truncation: Truncation | None, collision: bool,
+) -> tuple[torch.Tensor, ...]:  # fmt: skip
     """Head and softmax in chunks; with gradient, chunks are computed again in backward instead of being kept."""
     size = max(1, logit_elements // head.weight.shape[0])
 
-    def run(states: torch.Tensor, ids: torch.Tensor, first: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return _choose(head(states), ids, temperature, entropy, entropy_grad, truncation, first)
+    def run(states: torch.Tensor, ids: torch.Tensor, first: int) -> tuple[torch.Tensor, ...]:
+        return _choose(head(states), ids, temperature, entropy, entropy_grad, truncation, first, collision)
 
     if len(ids_F) <= size:
         return run(states_F, ids_F, 0)
@@ -144,14 +149,14 @@ def _head(
     for first in range(0, len(ids_F), size):
         chunk = states_F[first : first + size], ids_F[first : first + size], first
         parts.append(checkpoint(run, *chunk, use_reentrant=False) if torch.is_grad_enabled() else run(*chunk))
-    return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+    return tuple(torch.cat(values) for values in zip(*parts, strict=True))
 
 
 def _generic(
     model: Any, prefix_ids_NP: torch.Tensor, prefix_len_N: torch.Tensor, ids_NT: torch.Tensor, length_N: torch.Tensor,
     temperature: float, entropy: bool, entropy_grad: bool, logit_elements: int,
-    heads: Mapping[str, torch.nn.Module], truncation: Truncation | None,
-) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:  # fmt: skip
+    heads: Mapping[str, torch.nn.Module], truncation: Truncation | None, collision: bool,
+) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:  # fmt: skip
     """Any causal model by its own forward, rows in chunks whose full logits stay within the bound.
 
     All logits are computed and the wanted ones picked by position, because not every model honours a request to keep
@@ -161,7 +166,7 @@ def _generic(
     width = max(total)
     vocabulary = model.get_output_embeddings().weight.shape[0]
     size = max(1, logit_elements // (width * vocabulary))
-    chosen, entropies, states = [], [], []
+    parts, states = [], []
     first = 0
     for at in range(0, len(total), size):
         rows = slice(at, at + size)
@@ -177,14 +182,13 @@ def _generic(
         logits = output.logits
         target = (relative >= 0) & (relative < length)
         wanted = joined[target]
-        a, b = _choose(logits[:, :-1][target[:, 1:]], wanted, temperature, entropy, entropy_grad, truncation, first)
+        picked = logits[:, :-1][target[:, 1:]]
+        parts.append(_choose(picked, wanted, temperature, entropy, entropy_grad, truncation, first, collision))
         first += len(wanted)
-        chosen.append(a)
-        entropies.append(b)
         if heads:
             states.append(output.hidden_states[-1][:, :-1][target[:, 1:]])
     extra = outputs(heads, torch.cat(states)) if heads else {}
-    return torch.cat(chosen), torch.cat(entropies), extra
+    return tuple(torch.cat(values) for values in zip(*parts, strict=True)), extra
 
 
 def _place(flat: torch.Tensor, slots: torch.Tensor, shape: torch.Size) -> torch.Tensor:

@@ -35,7 +35,7 @@ def score_trees(
     model: Any, prefix_ids_NP: torch.Tensor, prefix_len_N: torch.Tensor, ids_NT: torch.Tensor, length_N: torch.Tensor,
     parents_NT: torch.Tensor, *, temperature: float, entropy_grad: bool = False,
     heads: Mapping[str, torch.nn.Module] | None = None, truncation: Truncation | None = None,
-    logit_elements: int = LOGIT_ELEMENTS,
+    logit_elements: int = LOGIT_ELEMENTS, collision: bool = False,
 ) -> Scores:  # fmt: skip
     """What `trainer.policy.scoring.score` promises, for tokens whose predecessor is ``parents_NT`` (see `Sample`)."""
     if set(getattr(model.config, "layer_types", None) or ()) - {"full_attention"}:
@@ -45,8 +45,8 @@ def score_trees(
     column = torch.arange(prefix + width, device=ids_NT.device)
     size = max(1, logit_elements // (len(column) * model.get_output_embeddings().weight.shape[0]))
     real_NT = torch.arange(width, device=ids_NT.device) < length_N[:, None]
-    logprobs = torch.zeros(ids_NT.shape, device=ids_NT.device)
-    entropy, extra = logprobs.clone(), {name: logprobs.clone() for name in heads}
+    placed = [torch.zeros(ids_NT.shape, device=ids_NT.device) for _ in range(3 if collision else 2)]
+    extra = {name: placed[0].clone() for name in heads}
     first = 0
     for rows in torch.arange(len(ids_NT), device=ids_NT.device).split(size):
         parents, own = parents_NT[rows], real_NT[rows]
@@ -71,11 +71,11 @@ def score_trees(
         at = torch.arange(len(rows), device=ids_NT.device)[:, None].expand(-1, width)[own]
         picked = (at, source[own])
         wanted = ids_NT[rows][own]
-        a, b = _choose(out.logits[picked], wanted, temperature, True, entropy_grad, truncation, first)
+        values = _choose(out.logits[picked], wanted, temperature, True, entropy_grad, truncation, first, collision)
         first += len(wanted)
         place = (rows[at], column[:width].expand(len(rows), -1)[own])
-        logprobs = logprobs.index_put(place, a)
-        entropy = entropy.index_put(place, b)
+        placed = [so_far.index_put(place, value) for so_far, value in zip(placed, values, strict=True)]
         for name, value in outputs(heads, out.hidden_states[-1][picked]).items() if heads else ():
             extra[name] = extra[name].index_put(place, value)
-    return Scores(logprobs, entropy, extra)
+    logprobs, entropy, *collisions = placed
+    return Scores(logprobs, entropy, extra, *collisions)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from django.core.cache import cache
 
 from trainer.contract.intervals import Crossing, Estimate, bca, crossing, pass_at_k_values, resampling_weights
-from trainer.contract.passk import chance_pass_at_k, collision_mass, effective_number, k_grid
+from trainer.contract.passk import chance_pass_at_k, collision_mass, effective_number, homogeneity_bound, k_grid
 from webapp.evals.models import Evaluation, EvaluationSet
 
 KEPT_SECONDS = 7 * 24 * 3600
@@ -86,6 +86,11 @@ def chance_curve(evaluation_set: EvaluationSet, ks: Sequence[int]) -> list[float
     if not chances or any(chance is None for chance in chances):
         return None
     return [chance_pass_at_k(chances, k) for k in ks]
+
+
+def bound(found: Curve) -> list[float]:
+    """What pass@k could be at most at the curve's pass@1, at its ks: that of problems which are all equally hard."""
+    return [homogeneity_bound(found.estimates[0].value, k) for k in found.ks]
 
 
 def shared(a: Evaluation, b: Evaluation) -> list[str]:

@@ -114,9 +114,8 @@ def shares_of(answers: Sequence[Sequence[Any]]) -> dict[str, float]:
 
 
 def _about(text: str, history: Sequence[Moment]) -> str:
-    counts = sorted({moment.n for moment in history})
-    samples = " or ".join(str(n) for n in counts)
-    return " · ".join(part for part in (text, f"{samples} samples each" if counts else "") if part)
+    most = max((moment.n for moment in history), default=0)
+    return " · ".join(part for part in (text, f"{counted(most, 'sample')} each" if most else "") if part)
 
 
 def _name(key: str, right: bool) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from trainer.contract.passk import homogeneity_bound
 from webapp.core.counts import counted
 from webapp.evals import curves
 from webapp.evals.models import Evaluation
@@ -119,7 +118,7 @@ def curves_over_k(now: Evaluation, start: Evaluation | None, *, bound: bool = Fa
         name = f"iteration {now.iteration}"
         series.append({"key": "now", "name": name, "slot": 0, "x": current.ks, **_bounds(current.estimates)})
     if bound and current.estimates:
-        most = [homogeneity_bound(current.estimates[0].value, k) for k in current.ks]
+        most = curves.bound(current)
         series.append({"key": "bound", "name": "bound", "slot": 5, "dash": "dot", "x": current.ks, "y": most})
     if current.chance:
         series.append({"key": "chance", "name": "chance", "slot": "chance", "x": current.ks, "y": current.chance})

@@ -28,6 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "minibatches": 2},
     },
     "f-grpo": {"methods": [{"slug": "f-grpo", "params": {"gamma": 1.0}}]},
+    "otb": {"methods": [{"slug": "otb", "params": {"zero_tail": True}}]},
     "kl and minibatches": {
         "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "kl_coef": 0.1, "num_iterations": 2, "minibatches": 2,
                       "entropy_coef": 0.01, "microbatch_tokens": 64}
@@ -59,6 +60,7 @@ ANYWHERE = [
     pytest.param("f-grpo", id="f-grpo"),
     pytest.param("mcpo", id="mcpo"),
     pytest.param("a-grae", id="a-grae"),
+    pytest.param("otb", id="otb", marks=pytest.mark.slow),
 ]
 
 
