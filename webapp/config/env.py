@@ -169,7 +169,13 @@ def broker(name: str, *, data: Path) -> tuple[str, dict[str, Any]]:
         # the second delivery finds the attempt claimed and does nothing, so this only bounds how long a lost worker's
         # message stays away. A server that hangs is given up after the timeouts, and tried again.
         visible = integer(f"{name.removesuffix('_URL')}_VISIBILITY", 6 * 3600, minimum=1)
-        return address, {"visibility_timeout": visible, "socket_timeout": 30, "socket_connect_timeout": 5}
+        # Abandoned messages are looked for every ten seconds, not every hundred.
+        return address, {
+            "visibility_timeout": visible,
+            "unacked_restore_throttle": 1,
+            "socket_timeout": 30,
+            "socket_connect_timeout": 5,
+        }
     raise ImproperlyConfigured(
         f"{name} starts with {scheme!r}; accepted are filesystem:// and redis://host:port/number."
     )

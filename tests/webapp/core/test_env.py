@@ -104,7 +104,12 @@ def test_the_broker_is_files_in_the_data_folder_by_default(tmp_path: Path) -> No
 
 def test_a_redis_broker(put, tmp_path: Path) -> None:
     put("redis://localhost:6379/0")
-    options = {"visibility_timeout": 21600, "socket_timeout": 30, "socket_connect_timeout": 5}
+    options = {
+        "visibility_timeout": 21600,
+        "unacked_restore_throttle": 1,
+        "socket_timeout": 30,
+        "socket_connect_timeout": 5,
+    }
     assert env.broker(NAME, data=tmp_path) == ("redis://localhost:6379/0", options)
     put("amqp://x")
     with pytest.raises(ImproperlyConfigured, match="UNSQUEEZE_X starts with 'amqp'"):
