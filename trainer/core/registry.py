@@ -30,6 +30,7 @@ Slot = Literal[
     "samples",
     "advantage_base",
     "advantage",
+    "policy_objective",
     "objective",
     "policy_adapter",
     "update",
@@ -38,7 +39,7 @@ Slot = Literal[
     "inference",
 ]
 SLOTS: tuple[Slot, ...] = get_args(Slot)
-SINGLE_SLOTS: frozenset[Slot] = frozenset({"curriculum", "environment", "advantage_base", "phases"})
+SINGLE_SLOTS: frozenset[Slot] = frozenset({"curriculum", "environment", "advantage_base", "policy_objective", "phases"})
 """Slots that hold one part; two methods that both fill one are refused. The others concatenate in declared order."""
 
 

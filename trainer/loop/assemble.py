@@ -52,6 +52,7 @@ _LOOP_SLOTS = frozenset(
         "samples",
         "advantage_base",
         "advantage",
+        "policy_objective",
         "objective",
         "update",
         "phases",
@@ -161,7 +162,10 @@ def assemble(config: RlConfig) -> Parts:
                     if slot in filled:
                         raise ConfigError(f"{filled[slot]} and {spec.slug} both fill the single slot {slot!r}")
                     filled[slot] = spec.slug
-                    setattr(parts, _ATTRIBUTE[slot], part)
+                    if slot == "policy_objective":
+                        parts.objectives[0] = part  # where the base row's policy term stands
+                    else:
+                        setattr(parts, _ATTRIBUTE[slot], part)
                 else:
                     getattr(parts, _ATTRIBUTE[slot]).append(part)
     if a.zero_variance != "keep":

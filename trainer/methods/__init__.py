@@ -184,7 +184,17 @@ def _rl_problems(config: RlConfig) -> list[Problem]:
 
 
 _DRAWN_AHEAD: frozenset[Slot] = frozenset(
-    {"prompting", "reward", "transform", "samples", "advantage_base", "advantage", "objective", "diagnostic"}
+    {
+        "prompting",
+        "reward",
+        "transform",
+        "samples",
+        "advantage_base",
+        "advantage",
+        "policy_objective",
+        "objective",
+        "diagnostic",
+    }
 )
 """Slots whose parts don't mind that batches are drawn before earlier ones are trained."""
 

@@ -28,6 +28,10 @@ KINDS: dict[str, dict[str, Any]] = {
         "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "minibatches": 2},
     },
     "f-grpo": {"methods": [{"slug": "f-grpo", "params": {"gamma": 1.0}}]},
+    "quatro": {
+        "methods": [{"slug": "quatro"}],
+        "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "num_iterations": 2},
+    },
     "otb": {"methods": [{"slug": "otb", "params": {"zero_tail": True}}]},
     "kl and minibatches": {
         "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "kl_coef": 0.1, "num_iterations": 2, "minibatches": 2,
@@ -61,6 +65,7 @@ ANYWHERE = [
     pytest.param("mcpo", id="mcpo"),
     pytest.param("a-grae", id="a-grae"),
     pytest.param("otb", id="otb", marks=pytest.mark.slow),
+    pytest.param("quatro", id="quatro", marks=pytest.mark.slow),
 ]
 
 
