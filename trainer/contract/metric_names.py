@@ -297,6 +297,15 @@ _ROWS = [
     Metric("quatro/stabiliser_share", "Share of the pull", "", "Σ |λρ log ρ| over Σ |c|; may exceed 1."),
     Metric("quatro/outside_fraction", "Beyond the target", "share", "Rollouts with |log ρ| above |log r*|.", True),
     Metric("quatro/dual_at_bound", "λ at its bound", "share", "Of prompts with mixed rewards.", True),
+    Metric(
+        "isgrpo/kappa", "Heterogeneity κ", "", "(mean σ)²/mean σ² over the pool; undefined where no reward spreads."
+    ),
+    Metric("isgrpo/sigma_mean", "Mean σ", "", "√(p(1 − p)) by the posterior of earlier visits, mean over the pool."),
+    Metric("isgrpo/sigma_cv", "Variation of σ", "", "Its std over its mean."),
+    Metric("isgrpo/q_entropy", "Evenness of draws", "share", "Entropy of q over log n.", True),
+    Metric("isgrpo/weight_max", "Largest ω", "", "Of the iteration's prompts, as used."),
+    Metric("isgrpo/weight_clipped", "Held weights", "share", "Prompts whose ω was above the largest.", True),
+    Metric("isgrpo/zero_variance_draws", "Wasted draws", "share", "Prompts whose rewards were all alike.", True),
     Metric("agrae/omega", "Progress ω", "share", "Mean outcome of the batch; smoothed where asked for.", True),
     Metric("agrae/attenuation", "Factor on positives", "", "min(1, ω/α), on positive advantages.", True),
     Metric("agrae/adv_sum", "Σ A of a group", "", "Mean over groups; not zero on purpose."),

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Draw:
-    """A prompt that the curriculum chose; ``probability`` is its chance to be in the iteration."""
+    """A prompt that the curriculum chose; ``probability`` is its chance to be in the iteration, where it may come several
+    times how often it is expected there."""
 
     prompt: Prompt
     ordinal: int = 0

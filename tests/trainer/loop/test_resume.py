@@ -28,6 +28,10 @@ KINDS: dict[str, dict[str, Any]] = {
         "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "minibatches": 2},
     },
     "f-grpo": {"methods": [{"slug": "f-grpo", "params": {"gamma": 1.0}}]},
+    "is-grpo": {
+        "methods": [{"slug": "is-grpo"}],
+        "algorithm": {"preset": "dr-grpo", "prompts_per_iteration": 4, "num_generations": 4},
+    },
     "quatro": {
         "methods": [{"slug": "quatro"}],
         "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "num_iterations": 2},
@@ -66,6 +70,7 @@ ANYWHERE = [
     pytest.param("a-grae", id="a-grae"),
     pytest.param("otb", id="otb", marks=pytest.mark.slow),
     pytest.param("quatro", id="quatro", marks=pytest.mark.slow),
+    pytest.param("is-grpo", id="is-grpo", marks=pytest.mark.slow),
 ]
 
 
