@@ -1,14 +1,25 @@
-"""Fixtures of tests that need a bucket."""
+"""A bucket for tests that need one, and what the tests' threads leave behind."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
+from django.db import connections
 
 from tests.webapp.bucket import Bucket, running_bucket
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_thread_keeps_its_connection(django_db_setup: None) -> Iterator[None]:
+    """Asynchronous requests read the database in a thread of asgiref's; the test client leaves its connection open, and
+    PostgreSQL then refuses to drop the test database."""
+    yield
+    asyncio.run(sync_to_async(connections.close_all)())
 
 
 @pytest.fixture(scope="session")

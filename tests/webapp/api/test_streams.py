@@ -7,8 +7,6 @@ import json
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
-from django.db import connections
 from django.test import AsyncClient
 
 from tests.conftest import Cast
@@ -37,8 +35,6 @@ def test_what_was_and_what_comes(cast: Cast) -> None:
             if len(seen) == 2:
                 break
         await parts.aclose()  # type: ignore[attr-defined]
-        # The test client leaves the connection of its thread open, which would keep the test database from going.
-        await sync_to_async(connections.close_all)()
         return seen
 
     seen = asyncio.run(asyncio.wait_for(read(), 30))

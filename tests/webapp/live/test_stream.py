@@ -9,8 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
-from django.db import connections
 from django.test import AsyncClient, Client
 from django.urls import reverse
 
@@ -160,8 +158,6 @@ def test_a_browser_gets_what_it_misses_and_then_what_happens(cast: Cast) -> None
             if len(seen) == 2:
                 break
         await parts.aclose()  # type: ignore[attr-defined]
-        # The test client leaves the connection of its thread open, which would keep the test database from going.
-        await sync_to_async(connections.close_all)()
         return seen
 
     assert asyncio.run(browse()) == [[2.0], [3.0]]
