@@ -28,6 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "minibatches": 2},
     },
     "f-grpo": {"methods": [{"slug": "f-grpo", "params": {"gamma": 1.0}}]},
+    "pipo": {"methods": [{"slug": "pipo", "params": {"window": 3, "least": 2, "negative": 1.0}}]},
     "is-grpo": {
         "methods": [{"slug": "is-grpo"}],
         "algorithm": {"preset": "dr-grpo", "prompts_per_iteration": 4, "num_generations": 4},
@@ -71,6 +72,7 @@ ANYWHERE = [
     pytest.param("otb", id="otb", marks=pytest.mark.slow),
     pytest.param("quatro", id="quatro", marks=pytest.mark.slow),
     pytest.param("is-grpo", id="is-grpo", marks=pytest.mark.slow),
+    pytest.param("pipo", id="pipo", marks=pytest.mark.slow),
 ]
 
 
