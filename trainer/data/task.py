@@ -91,6 +91,11 @@ class Task(ABC):
         """The problem in another guise: exactly the same completions are right, so one output can be scored
         twice."""
 
+    def variant(self, prompt: Prompt, rng: random.Random) -> Prompt | None:
+        """Another problem of the same shape with one number changed, checked by the task's own filters; None where what came
+        out is none, and for tasks that know no such change. Of any split."""
+        return None
+
     def prepare(self, files: Path, fits: Callable[[Prompt], str | None], say: Callable[[str], None]) -> None:
         """Called once before the first problem is drawn. ``files`` is the storage root, ``fits`` says why a prompt is too
         long for the model (or None), ``say`` logs a sentence. Tasks that generate need none of these."""

@@ -28,6 +28,10 @@ KINDS: dict[str, dict[str, Any]] = {
         "algorithm": {"prompts_per_iteration": 4, "num_generations": 4, "minibatches": 2},
     },
     "f-grpo": {"methods": [{"slug": "f-grpo", "params": {"gamma": 1.0}}]},
+    "heapa": {
+        "methods": [{"slug": "heapa"}],
+        "algorithm": {"prompts_per_iteration": 8, "num_generations": 2},
+    },
     "pipo": {"methods": [{"slug": "pipo", "params": {"window": 3, "least": 2, "negative": 1.0}}]},
     "is-grpo": {
         "methods": [{"slug": "is-grpo"}],
@@ -73,6 +77,7 @@ ANYWHERE = [
     pytest.param("quatro", id="quatro", marks=pytest.mark.slow),
     pytest.param("is-grpo", id="is-grpo", marks=pytest.mark.slow),
     pytest.param("pipo", id="pipo", marks=pytest.mark.slow),
+    pytest.param("heapa", id="heapa", marks=pytest.mark.slow),
 ]
 
 

@@ -158,6 +158,12 @@ class Countdown(Task):
             rng.shuffle(shuffled)
         return self._prompt(self._known(prompt), prompt.meta["target"], tuple(shuffled))
 
+    def variant(self, prompt: Prompt, rng: random.Random) -> Prompt | None:
+        """Another target of the same numbers; None where they have no other one."""
+        known, target = self._known(prompt), prompt.meta["target"]
+        other = next((t for t in self._eligible(known, rng) if t != target), None)
+        return None if other is None else self._prompt(known, other)
+
     def demonstrations(self, split: Split, rng: random.Random) -> Iterator[tuple[Prompt, str]]:
         """As in ``Task``, but several targets of each number set are used, since counting a set is the costly
         part.
@@ -190,18 +196,7 @@ class Countdown(Task):
         for _ in range(_DRAWS_BEFORE_GIVING_UP):
             numbers = tuple(sorted(rng.randint(p.smallest, p.largest) for _ in range(p.numbers)))
             known = number_set(numbers, p.operators)
-            limit = p.chance_limit * known.total
-            counts = known.counts
-            likely = [t for t in range(p.target_min, p.target_max + 1) if 0 < counts.get(t, 0) <= limit]
-            rng.shuffle(likely)
-            # Solving is the costly test, so it comes last and only until there are enough targets.
-            eligible = (
-                t
-                for t in likely
-                if (split is None or split_of(self._uid(numbers, t)) == split)
-                and (p.min_solutions == 1 or len(known.solutions(t)) >= p.min_solutions)
-            )
-            targets = list(itertools.islice(eligible, most))
+            targets = list(itertools.islice(self._eligible(known, rng, split), most))
             if targets:
                 return known, targets
         raise ConfigError(
@@ -210,6 +205,19 @@ class Countdown(Task):
             f"at least {p.min_solutions} solutions: raise max_chance, lower min_solutions or widen the range "
             "of targets"
         )
+
+    def _eligible(self, known: NumberSet, rng: random.Random, split: Split | None = None) -> Iterator[int]:
+        """The set's targets (of a split) that pass the filters, in random order."""
+        p = self.params
+        limit, counts = p.chance_limit * known.total, known.counts
+        likely = [t for t in range(p.target_min, p.target_max + 1) if 0 < counts.get(t, 0) <= limit]
+        rng.shuffle(likely)
+        # Solving is the costly test, so it comes last and only until there are enough targets.
+        for t in likely:
+            if split is not None and split_of(self._uid(known.numbers, t)) != split:
+                continue
+            if p.min_solutions == 1 or len(known.solutions(t)) >= p.min_solutions:
+                yield t
 
     def _uid(self, numbers: tuple[int, ...], target: int) -> str:
         return content_hash(self.name, [list(numbers), target])

@@ -93,6 +93,12 @@ class ModChain(Task):
         rng.shuffle(rest)
         return self._prompt([terms[first], *rest], prompt.meta["modulus"])
 
+    def variant(self, prompt: Prompt, rng: random.Random) -> Prompt | None:
+        """One of the numbers drawn again."""
+        terms = [list(term) for term in prompt.meta["terms"]]
+        rng.choice(terms)[1] = rng.randint(0, self.params.largest)
+        return self._prompt(terms, prompt.meta["modulus"])
+
     def _prompt(self, terms: list[list[int]], modulus: int) -> Prompt:
         """``terms``: [sign, number] pairs."""
         text = "".join(("+" if sign > 0 else "-") + str(number) for sign, number in terms)[1:]
