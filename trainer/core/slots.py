@@ -1,7 +1,8 @@
 """The extension points, as protocols. A method fills slots; it never edits the loop.
 
 Order of an iteration: phases → curriculum → prompting → rollout plan → reward → transform → samples → old and reference
-log-probs → advantage → objective terms, backward, update → signals → evaluation, checkpoint.
+log-probs → advantage base → advantage → objective terms, backward, update → signals → evaluation, checkpoint. A policy
+objective is an `Objective` that takes the place of the base row's policy term; others are added to it.
 
 A part is built once a run with ``Part(params, config)``. It keeps what must survive a stop in
 ``ctx.state.memory_of(name)`` and nothing in itself. It may change state only after the iteration's last rollout, because
