@@ -39,7 +39,9 @@ Slot = Literal[
     "inference",
 ]
 SLOTS: tuple[Slot, ...] = get_args(Slot)
-SINGLE_SLOTS: frozenset[Slot] = frozenset({"curriculum", "environment", "advantage_base", "policy_objective", "phases"})
+SINGLE_SLOTS: frozenset[Slot] = frozenset(
+    {"curriculum", "rollout_plan", "environment", "samples", "advantage_base", "policy_objective", "phases"}
+)
 """Slots that hold one part; two methods that both fill one are refused. The others concatenate in declared order."""
 
 

@@ -112,7 +112,6 @@ _ATTRIBUTE = {
     "update": "updates",
     "diagnostic": "diagnostics",
 }
-_REPLACED = SINGLE_SLOTS | {"rollout_plan", "samples"}
 
 
 def base_objectives(a: AlgorithmSection) -> list[Objective]:
@@ -158,7 +157,7 @@ def assemble(config: RlConfig) -> Parts:
                 raise ConfigError(f"method {spec.slug}: this release has no loop for slot {slot!r}")
             for name in names:
                 part: Any = load_part(name)(params_of(choice), config)
-                if slot in _REPLACED:
+                if slot in SINGLE_SLOTS:
                     if slot in filled:
                         raise ConfigError(f"{filled[slot]} and {spec.slug} both fill the single slot {slot!r}")
                     filled[slot] = spec.slug

@@ -310,8 +310,8 @@ def conflict_between(a: MethodSpec, b: MethodSpec) -> str | None:
     declared = a.conflicts.get(b.slug) or b.conflicts.get(a.slug)
     if declared:
         return declared
-    shared = [s for s in SINGLE_SLOTS if a.parts.get(s) and b.parts.get(s)]
-    return f"both fill the single slot {shared[0]!r}" if shared else None
+    shared = sorted(s for s in SINGLE_SLOTS if a.parts.get(s) and b.parts.get(s))
+    return f"both fill the slot {shared[0].replace('_', ' ')}, which holds one part" if shared else None
 
 
 def _validated(model: type[BaseModel], values: Any, path: str, problems: list[Problem]) -> dict[str, Any] | None:
