@@ -55,7 +55,7 @@ e2e: $(READY)
 
 services: $(READY)
 	UNSQUEEZE_DATABASE_URL=$${TEST_DATABASE_URL:-postgres://postgres@127.0.0.1:5432/postgres} \
-		$(PY) -m pytest -n 2 --dist loadgroup -m "postgres or redis"
+		$(PY) -m pytest -n 2 -m "postgres or redis"
 
 # pip's bytecode of 8,000 files would cost more than the few that are imported.
 $(VLLM)/.ready: requirements-vllm.txt

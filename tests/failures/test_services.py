@@ -1,7 +1,7 @@
 """The installation of a team: PostgreSQL and Redis, also when the database goes away in the middle of a run.
 
-TEST_DATABASE_URL and TEST_REDIS_URL say where to find the servers. Every test makes a database of its own; the restart
-is done to a PostgreSQL cluster of the test's own.
+TEST_DATABASE_URL says where to find PostgreSQL, in which every test makes a database of its own; the restart is done to a
+cluster of the test's own, and each Redis is one of its own too.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import pytest
 
 from tests.installed.documents import SPS, rl
 from tests.installed.processes import ROOT, Installed, any_port, installed, wait_until
-from tests.installed.servers import Cluster, own_cluster
+from tests.installed.servers import Cluster, own_cluster, own_redis
 from webapp.demo.processes import Service
 
 DATABASE = os.environ.get("TEST_DATABASE_URL", "postgres://postgres@127.0.0.1:5432/postgres")
-REDIS = os.environ.get("TEST_REDIS_URL", "redis://127.0.0.1:6379/9")
 
 
 @pytest.fixture
@@ -39,19 +38,13 @@ def database() -> Iterator[str]:
 
 @pytest.fixture
 def broker() -> Iterator[str]:
-    """The address of the Redis database of TEST_REDIS_URL, which must be empty, and is emptied afterwards."""
-    import redis
-
-    client = redis.Redis.from_url(REDIS)
-    assert client.dbsize() == 0, f"{REDIS} holds {client.dbsize()} keys; name an empty database in TEST_REDIS_URL"
-    yield REDIS
-    client.flushdb()
-    client.close()
+    """The address of an empty Redis."""
+    with own_redis() as server:
+        yield server.address
 
 
 @pytest.mark.postgres
 @pytest.mark.redis
-@pytest.mark.xdist_group("the Redis database")
 def test_a_run_goes_from_launch_to_its_end_on_postgresql_and_redis(database: str, broker: str, tmp_path: Path) -> None:
     extra = {"UNSQUEEZE_DATABASE_URL": database, "UNSQUEEZE_BROKER_URL": broker}
     with installed(tmp_path / "data", port=any_port(), extra=extra) as here:
@@ -100,7 +93,6 @@ def taken_up(here: Installed) -> int:
 
 
 @pytest.mark.redis
-@pytest.mark.xdist_group("the Redis database")
 def test_messages_that_vanish_or_come_twice_cost_nothing(broker: str, tmp_path: Path) -> None:
     import redis
 

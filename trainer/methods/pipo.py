@@ -6,7 +6,8 @@ weakly reversed (λ·ξ) when a drop did. Then the base's own update runs.
 
 One more forward pass (old log-probs) and one more update an iteration. Deviations: attributions are the released code's
 (advantages over their group's Σ|A|); its other clip for negative rewards, its gate on PPO's advantages and its window, which
-holds every mean twice, are left out. The ``detrended`` anchor and what a flat history gives are ours.
+holds every mean twice, are left out, and so are a probe set, the agreement of ξ's sign with held-out change, and the second
+update's own loss and time. The ``detrended`` anchor and what a flat history gives are ours.
 """
 
 from __future__ import annotations
