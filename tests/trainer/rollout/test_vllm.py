@@ -31,14 +31,6 @@ TASK = {"name": "mod_chain", "problems": 24}
 NOTHING = {"every": 0, "problems": 0, "final_problems": 0}
 
 
-@pytest.fixture(autouse=True)
-def _restore_torch() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(False)
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A storage root whose ``base`` answers in the right format."""
